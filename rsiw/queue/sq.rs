@@ -369,6 +369,17 @@ impl SendQueue {
         head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
+    /// Whether a request is posted that TCP has not taken. Those that the program holds do not
+    /// count. Context: any.
+    pub(crate) fn has_unsent(&self) -> bool {
+        let st = self.state.lock();
+        if self.has_end() {
+            return !self.ends_at(st.sent);
+        }
+        let tail = self.tail();
+        st.sent != tail || self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
+    }
+
     //= 5040-5.5-6: RDMA Operations MUST be Completed at the Local Peer
     //= 5040-5.5-9
     /// Completes requests that are done, at most [`BATCH`] of them; also returns whether these were

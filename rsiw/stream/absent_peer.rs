@@ -13,9 +13,9 @@
 //! had when the peer went have succeeded.) If there was no connection yet, it may still come
 //! meanwhile.
 //!
-//! A Send that waits for its receive hides the peer's FIN behind it. What is posted from then on
-//! waits for the peer in vain, too, as nobody takes it; the Send keeps its connection, and comes
-//! when it has a receive.
+//! A Send that waits for its receive hides the peer's FIN behind it. What tx has not sent by then
+//! waits for the peer in vain, and starts the time. The Send keeps its connection, and comes when it
+//! has a receive. So do answers to what was sent: it waits for them without end.
 //!
 //! A connection of a peer that has called, and was gone before it sent anything, was none. The peer
 //! may not have had the Reply to its call: then it calls again, and is expected. This end has sent
@@ -190,15 +190,27 @@ impl Stream {
             _ => return,
         };
         let mut end = self.teardown.lock();
-        // Requests that the program holds wait for no peer.
-        let idle = self.queues.sq.is_idle();
-        if idle || end.flushed || end.destroyed || end.connected || end.unanswered.is_some() {
+        if end.flushed || end.destroyed || end.connected || end.unanswered.is_some() {
+            return;
+        }
+        if !self.waits_in_vain() {
             return;
         }
         let since = kext::jiffies_ms();
         let until = since.wrapping_add(ms);
         end.unanswered = Some(Unanswered { since, until });
         self.arm_retry(ms);
+    }
+
+    /// Whether there is a request that nobody answers, as nobody sends it, or nothing comes any
+    /// more. One that the program holds waits for no peer. Context: sleeping, `teardown` locked.
+    fn waits_in_vain(&self) -> bool {
+        let hears = |conn: Arc<Conn>| self.is_receiving(&conn.socket().lock());
+        if self.conn().is_some_and(hears) {
+            self.queues.sq.has_unsent()
+        } else {
+            !self.queues.sq.is_idle()
+        }
     }
 
     /// There is a connection: requests need not wait any more. Context: sleeping.
@@ -247,7 +259,7 @@ impl Stream {
             return false;
         }
         end.unanswered = None;
-        true
+        self.waits_in_vain()
     }
 
     pub(super) fn arm_retry(self: &Arc<Self>, ms: u32) {

@@ -46,10 +46,11 @@ impl WorkItem<BULK> for Stream {
 
 impl DelayedWorkItem<LATE> for Stream {
     fn expire(this: Arc<Self>) {
-        let _run = this.dev().workqueues.begin(this.owner.consumer());
+        let run = this.dev().workqueues.begin(this.owner.consumer());
         // Clear the mark first: data that finds no receive from here on arms the timer again.
         this.late_timer_armed.store(false, Relaxed);
         this.receive_some();
+        drop(run);
         if this.late.load(Relaxed) {
             this.look_for_fin();
         }
@@ -241,7 +242,7 @@ impl Stream {
     }
 
     /// Whether there is an rx that was not stopped. Context: any, socket locked.
-    fn is_receiving(&self, sk: &LockedSock) -> bool {
+    pub(super) fn is_receiving(&self, sk: &LockedSock) -> bool {
         let rx = self.rx.get(sk).and_then(Option::as_ref);
         rx.is_some_and(|rx| !rx.is_stopped())
     }
