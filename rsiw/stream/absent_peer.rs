@@ -23,7 +23,10 @@
 //! queue, and no receive from the other.
 
 use super::{Conn, Stream, Teardown, Unanswered, RETRY};
-use crate::{queue::state::State, wr::Status};
+use crate::{
+    queue::{state::State, Seq},
+    wr::Status,
+};
 use core::{mem::take, sync::atomic::Ordering};
 use iwarp::conn::timeout;
 use kernel::{prelude::*, sync::Arc};
@@ -213,12 +216,13 @@ impl Stream {
         }
     }
 
-    /// There is a connection: requests need not wait any more. Context: sleeping.
-    pub(super) fn peer_has_come(&self) {
+    /// There is a connection: requests need not wait any more. `oldest`: that before tx could run.
+    /// Context: sleeping.
+    pub(super) fn peer_has_come(&self, oldest: Seq) {
         let end = &mut *self.teardown.lock();
         end.waited_since = end.unanswered.take().map(|wait| wait.since);
         end.connected = true;
-        (end.silent_since, end.at_rest) = (None, self.queues.sq.oldest());
+        (end.silence, end.at_rest) = (None, oldest);
         // The timer, if it is armed, may be late for this one.
         self.end_watch();
         self.dev()

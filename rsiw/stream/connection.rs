@@ -152,6 +152,7 @@ impl User for Stream {
             }
         }
         queues.set_may_send(p.initiator);
+        let oldest = queues.sq.oldest();
         // With tx locked, so that an actor that goes to ERROR either does so first, and this
         // fails, or finds the new `Tx`.
         self.with_tx(|slot| {
@@ -159,7 +160,7 @@ impl User for Stream {
             *slot = Some(Sender { tx, conn });
             Ok::<(), Error>(())
         })?;
-        self.peer_has_come();
+        self.peer_has_come(oldest);
         let counters = &self.dev().counters;
         counters.connections.add(1);
         if p.initiator {

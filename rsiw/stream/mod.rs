@@ -159,9 +159,8 @@ struct Teardown {
     unanswered: Option<Unanswered>,
     /// Since when it had waited, when the connection came that there is.
     waited_since: Option<u32>,
-    /// Since when the peer of the connection that there is has said nothing, while requests are
-    /// under way.
-    silent_since: Option<u32>,
+    /// The peer of the connection that there is says nothing, while requests are under way.
+    silence: Option<Silence>,
     /// The next request when none was under way.
     at_rest: Seq,
 }
@@ -171,6 +170,17 @@ struct Teardown {
 struct Unanswered {
     since: u32,
     until: u32,
+}
+
+/// A peer that has said nothing since a look, in milliseconds of a clock that wraps.
+struct Silence {
+    since: u32,
+    /// What counted of it at the last look.
+    silent: u32,
+    /// At the last look the peer had something to acknowledge.
+    in_flight: bool,
+    /// How long it may last.
+    most: u32,
 }
 
 /// Tx, and the connection that it sends on.

@@ -196,9 +196,12 @@ int rust_helper_ksock_set_v6only(struct socket *sock)
 	return ip6_sock_set_v6only(sock->sk);
 }
 
-/* TCP_RTO_MAX_MS, without its limits. */
+/* TCP_RTO_MAX_MS, without its limits, and no longer than the administrator lets it be. */
 void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms)
 {
+	u32 most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_rto_max_ms);
+
+	ms = min(ms, most);
 	WRITE_ONCE(inet_csk(sk)->icsk_rto_max, msecs_to_jiffies(ms));
 }
 
