@@ -12,7 +12,7 @@
 . /tests/lib.sh
 . /tests/rc/lib
 . /tests/device/lib
-plan 13
+plan 14
 
 # Codes of the time, and when requests fail for it: after twice what eight of it are, but 10 s at the least.
 LONG=19 LONG_MS=(34360 48000)
@@ -90,6 +90,27 @@ closed() {
 }
 LIMIT=300 run "a Send that closes the window of TCP waits for its receive without end" closed
 run "both processes are there still" no_end
+
+# more_unread STATE BYTES: connections in that state hold more bytes.
+more_unread() { [ "$(unread "$1")" -gt "$2" ]; }
+unread() { ss -Htn state "$1" "( sport = :4791 or dport = :4791 )" | awk '{ n += $(NF - 3) } END { print n + 0 }'; }
+# Its Send finds no receive. Behind that are its answer to a Write, and its FIN.
+leaves() {
+	local before
+	pair "$SHORT" 1 && peer_says send && told asks "^received 0" && peer_says send || return
+	wait_for 20 more_unread established 0 || return
+	before=$(unread established)
+	at_region write && wait_for 20 more_unread established "$before" || return
+	peer_kill waits
+	wait_for 20 more_unread close-wait 0 || { ss -tn; return 1; }
+	no_more 3 3 || { said false; return 1; }
+	kill -USR1 "$(<"$WORK/asks.pid")"
+	wait_for 20 eval '[ "$(wc -l <"$WORK/asks")" = 5 ]'
+	said [ "$(grep -c "^sent 0" "$WORK/asks")" = 2 ] && [ "$(grep -c "^received 0" "$WORK/asks")" = 2 ] || return
+	nap 3
+	say state && told asks "^states 3"
+}
+LIMIT=100 run "a peer that has left has answered what it has answered, behind a Send without a receive" leaves
 
 end_pair
 run "no connection is left" wait_for 20 no_connections
