@@ -10,6 +10,7 @@
 . /tests/lib.sh
 . /tests/tls/lib
 . /tests/rc/lib
+. /tests/device/lib
 
 # policy POLICY: of this host's link. Host A has the lower address, and calls.
 policy() { echo "$1" >/sys/class/infiniband/rc0/settings/tls; }
@@ -54,4 +55,11 @@ run "this host gets another authority's certificate" other_authority
 LIMIT=60 run "a peer with another authority's certificate is refused" nothing_moves
 run "this host gets its own certificate back" own_tlshd
 run "the link works with it" by_tls pingpong ibv_rc_pingpong "$PEER" "$gids" -c -n 100
+own_library
+. /tests/rc/notready
+before=$(tls_streams)
+not_ready
+more_tls() { [ "$(tls_streams)" -ge $((before + 4)) ]; }
+run "the Sends without a receive went over TLS" more_tls
+end_pair
 run "no connection is left" wait_for 20 no_connections
