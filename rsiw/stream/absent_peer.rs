@@ -2,25 +2,25 @@
 
 //! A peer that is not there, for a queue pair that its program connects itself.
 //!
-//! Programs that were written for InfiniBand expect this: nobody tells a queue pair that its peer
-//! has gone, or has never come. It stays in its state and keeps its receives. Only a request that
-//! the peer does not answer fails, when it was sent again as often as the program has allowed
-//! (`retry_cnt`, `timeout`). Then all other requests and receives are flushed.
+//! Programs that were written for InfiniBand expect this: nobody tells a queue pair that its
+//! peer has gone, or has never come. It stays in its state and keeps its receives. Only a
+//! request that the peer does not answer fails, when it was sent again as often as the program
+//! has allowed (`retry_cnt`, `timeout`). Then all other requests and receives are flushed.
 //!
 //! So the end of a connection takes the stream from it, and no more. A request that is there
-//! already, or is posted later, starts the time; so does a Write that the peer has not confirmed.
-//! (Sends that wait for a receive without end complete when TCP has taken them. So those that TCP
-//! had when the peer went have succeeded.) If there was no connection yet, it may still come
-//! meanwhile.
+//! already, or is posted later, starts the time; so does a Write that the peer has not
+//! confirmed. (Sends that wait for a receive without end complete when TCP has taken them. So
+//! those that TCP had when the peer went have succeeded.) If there was no connection yet, it may
+//! still come meanwhile.
 //!
-//! A Send that waits for its receive hides the peer's FIN behind it. What tx has not sent by then
-//! waits for the peer in vain, and starts the time. The Send keeps its connection, and comes when it
-//! has a receive. So do answers to what was sent: it waits for them without end.
+//! A Send that waits for its receive hides the peer's FIN behind it. What tx has not sent by
+//! then waits for the peer in vain, and starts the time. The Send keeps its connection, and
+//! comes when it has a receive. So do answers to what was sent: it waits for them without end.
 //!
-//! A connection of a peer that has called, and was gone before it sent anything, was none. The peer
-//! may not have had the Reply to its call: then it calls again, and is expected. This end has sent
-//! nothing either, as it has to wait for the peer's first FPDU. So no request was taken from its
-//! queue, and no receive from the other.
+//! A connection of a peer that has called, and was gone before it sent anything, was none. The
+//! peer may not have had the Reply to its call: then it calls again, and is expected. This end
+//! has sent nothing either, as it has to wait for the peer's first FPDU. So no request was taken
+//! from its queue, and no receive from the other.
 
 use super::{Conn, Stream, Teardown, Unanswered, RETRY};
 use crate::{

@@ -2,21 +2,22 @@
 
 //! A peer of which nothing comes any more, for a queue pair that its program connects itself.
 //!
-//! A host that has died, or that no packet reaches, says nothing. InfiniBand's requester sends again
-//! as often as its program has allowed, and fails the request then; TCP sends again for a quarter
-//! of an hour. So a timer looks at the peer while requests of this end are under way. If nothing was
-//! acknowledged for twice the time of the program, the requests fail, and the connection ends. If they
-//! have completed, as Sends do that TCP has taken, the queue pair fails all the same: its receives
-//! are flushed, and the program knows.
+//! A host that has died, or that no packet reaches, says nothing. InfiniBand's requester sends
+//! again as often as its program has allowed, and fails the request then; TCP sends again for a
+//! quarter of an hour. So a timer looks at the peer while requests of this end are under way. If
+//! nothing was acknowledged for twice the time of the program, the requests fail, and the
+//! connection ends. If they have completed, as Sends do that TCP has taken, the queue pair fails
+//! all the same: its receives are flushed, and the program knows.
 //!
-//! Any acknowledgement counts, also that of a probe: a Send may wait for its receive for ever, which
-//! closes TCP's window. So TCP must not wait for too long between its probes, and its own limit
-//! (`user_timeout_ms`), which would end such a connection, is not set. If TCP has all acknowledged,
-//! and a request waits for its answer, an empty RDMA Write asks for an acknowledgement.
+//! Any acknowledgment counts, also that of a probe: a Send may wait for its receive for ever,
+//! which closes TCP's window. So TCP must not wait for too long between its probes, and its own
+//! limit (`user_timeout_ms`), which would end such a connection, is not set. If TCP has all
+//! acknowledged, and a request waits for its answer, an empty RDMA Write asks for an
+//! acknowledgment.
 //!
-//! Twice, as TCP itself may give up after half of that, where the window was closed while data were
-//! under way. The timer finds out late, and never early: InfiniBand's may take four times what was
-//! set.
+//! Twice, as TCP itself may give up after half of that, where the window was closed while data
+//! were under way. The timer finds out late, and never early: InfiniBand's may take four times
+//! what was set.
 
 use super::{Silence, Stream, Teardown};
 use crate::cm::{Close, User};
@@ -62,7 +63,7 @@ impl Silence {
         silent
     }
 
-    /// Whether the peer's last acknowledgement, of `ms` ago, has ended it.
+    /// Whether the peer's last acknowledgment, of `ms` ago, has ended it.
     fn is_over(&self, now: u32, ms: u32) -> bool {
         ms < now.wrapping_sub(self.since).saturating_add(GRAIN_MS)
     }
