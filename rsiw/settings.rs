@@ -72,7 +72,8 @@ is there (0: never)";
             keepalive_interval_s: u32 = 10, 1..=32767,
                 "Seconds after which TCP asks again";
             keepalive_count: u32 = 6, 1..=127,
-                "How often TCP asks before the connection is given up, if user_timeout_ms is 0";
+                "How often TCP asks before the connection is given up, if user_timeout_ms is 0 or \
+the link of type rsiw_rc";
             user_timeout_ms: u32 = 120000, 0..=0x7fff_ffff,
                 "Milliseconds that a connected peer may leave data or keep-alive probes \
 unanswered before the connection is given up (0: as TCP's sysctls say)";

@@ -15,7 +15,8 @@
 //!
 //! A Send that waits for its receive hides the peer's FIN behind it. What tx has not sent by
 //! then waits for the peer in vain, and starts the time. The Send keeps its connection, and
-//! comes when it has a receive. So do answers to what was sent: it waits for them without end.
+//! comes when it has a receive. So do answers to what was sent. They are lost with the connection
+//! when the peer's host gives up its own end, after some 10 s.
 //!
 //! A connection of a peer that has called, and was gone before it sent anything, was none. The
 //! peer may not have had the Reply to its call: then it calls again, and is expected. This end

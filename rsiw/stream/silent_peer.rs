@@ -28,6 +28,10 @@ use kernel::{prelude::*, sync::Arc};
 /// doubles the time between, from a fifth of a second on.
 const LEAST_MS: u32 = 10_000;
 
+/// The same where no time of a program is set: TCP sends again, and acknowledges, a fifth of a
+/// second later at the earliest.
+const LEAST_USER_TIMEOUT_MS: u32 = 1_000;
+
 /// How often the timer looks in that time.
 const LOOKS: u32 = 8;
 
@@ -126,7 +130,7 @@ impl Stream {
             return Some((most, true));
         }
         let ms = self.dev().settings.user_timeout_ms();
-        (ms != 0).then_some((ms, false))
+        (ms != 0).then_some((ms.max(LEAST_USER_TIMEOUT_MS), false))
     }
 
     /// The timer's look at the peer of a connection. Returns true if the requests fail. Context:
@@ -154,7 +158,8 @@ impl Stream {
         let waits = self.with_tx(|_| {
             let sq = &self.queues.sq;
             let oldest = sq.oldest();
-            // What is not acknowledged may be answers to the peer, which this end does not miss.
+            // What is not acknowledged may be answers to the peer, which this end does not miss,
+            // unless a request was sent since the last rest.
             let sent = oldest != end.at_rest && socket.unacked() != 0;
             let waits = sent || !sq.is_idle();
             self.watched.store(waits, Relaxed);
