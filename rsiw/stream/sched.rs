@@ -8,7 +8,11 @@
 //! lock taken signals the holder, which then runs tx once more, so no wake-up is lost.
 
 use super::{Conn, Sender, Stream, TX};
-use crate::{cm::Close, queue::state::State, tx::Step};
+use crate::{
+    cm::Close,
+    queue::state::State,
+    tx::{Step, Tx},
+};
 use kernel::{sync::Arc, workqueue::WorkItem};
 use net::LockedSock;
 
@@ -105,13 +109,8 @@ impl Stream {
     fn send(self: &Arc<Self>, sender: &mut Sender, left: &mut usize) -> Ended {
         let Sender { tx, conn } = sender;
         let (queues, transport) = (&self.queues, conn.transport());
-        // What is released later wakes tx again.
-        if tx.is_lending() {
-            let is_sound = tx.take_released(queues, transport);
-            self.after_send(tx.take_notify());
-            if !is_sound {
-                return self.after_step(conn, Step::Broken);
-            }
+        if tx.is_lending() && !self.take_released(tx, conn) {
+            return Ended::Waits;
         }
         loop {
             let step = if tx.is_behind() {
@@ -136,6 +135,18 @@ impl Stream {
                 end => return self.after_step(conn, end),
             }
         }
+    }
+
+    /// Completes the requests whose memory TCP has released; what is released later wakes tx again.
+    /// Returns false if the connection ends. Context: sleeping, tx locked.
+    #[cold]
+    fn take_released(self: &Arc<Self>, tx: &mut Tx, conn: &Arc<Conn>) -> bool {
+        let is_sound = tx.take_released(&self.queues, conn.transport());
+        self.after_send(tx.take_notify());
+        if !is_sound {
+            self.after_step(conn, Step::Broken);
+        }
+        is_sound
     }
 
     /// Sends the last batch of an orderly close, if TCP has taken what was before it, and this end
@@ -179,9 +190,8 @@ impl Stream {
 
     /// Does what a step of tx asks for at its end. Context: any, tx locked.
     fn after_step(self: &Arc<Self>, conn: &Arc<Conn>, step: Step) -> Ended {
-        self.watch_peer();
         match step {
-            Step::Sent(_) | Step::Waits => {}
+            Step::Sent(_) | Step::Waits => self.watch_peer(),
             Step::Held => self.tell_drained(),
             Step::Again => return Ended::Again,
             Step::NoMemory => self.await_memory(),
