@@ -362,22 +362,24 @@ impl SendQueue {
     /// response.
     pub(crate) fn is_idle(&self) -> bool {
         let _st = self.state.lock();
-        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail());
-        if self.has_end() {
-            return self.ends_at(head);
-        }
-        head == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
+        self.is_done_at(self.head.load(Ordering::Relaxed))
     }
 
     /// Whether a request is posted that TCP has not taken. Those that the program holds do not
     /// count. Context: any.
     pub(crate) fn has_unsent(&self) -> bool {
         let st = self.state.lock();
+        !self.is_done_at(st.sent)
+    }
+
+    /// Whether there is no request from `seq` on, but for those that the program holds. Context:
+    /// any, `state` locked.
+    fn is_done_at(&self, seq: Seq) -> bool {
         if self.has_end() {
-            return !self.ends_at(st.sent);
+            return self.ends_at(seq);
         }
         let tail = self.tail();
-        st.sent != tail || self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
+        seq == tail && !self.ring.as_ref().is_some_and(|r| r.is_valid(tail))
     }
 
     //= 5040-5.5-6: RDMA Operations MUST be Completed at the Local Peer
