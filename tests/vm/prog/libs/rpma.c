@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { SIZE = 1 << 20, WRITTEN = 64 << 10, WHOLE = SIZE / 2, MESSAGE = SIZE / 2, ROUNDS = 100 };
+enum { SIZE = 1 << 20, WRITTEN = 64 << 10, WHOLE = SIZE / 2, MESSAGE = WHOLE + 4096, ROUNDS = 100 };
 
 #define CALL(call)							\
 	do {								\
