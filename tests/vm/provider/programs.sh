@@ -12,7 +12,7 @@
 . /tests/rc/lib
 . /tests/apps/lib
 need_provider
-plan 20
+plan 25
 
 both_ways() { use_provider && load_driver && rc_add rc0 eth0; }
 run "load the provider and the driver, and make both kinds of links on both hosts" \
@@ -51,6 +51,11 @@ run "the peer goes back to siw's library" peer_sh without_provider
 run "rping runs with siw's library at the other end" try_rping "$PEER" 4000 50
 without_provider
 run "the library that is loaded is siw's again" provider_is no ibv_devinfo -d "$DEV"
+run "rping compares what it moves, with siw's library at both ends" try_rping "$PEER" 4000 50
+run "ibv_rc_pingpong checks what it has received" pingpong ibv_rc_pingpong "$PEER" "$gids" -c -n 100
+LIMIT=60 run "ib_write_bw writes, over the RDMA CM" by_cm ib_write_bw -s 65536 -n 300
+LIMIT=60 run "ib_read_bw reads" perf "$gids" ib_read_bw -s 65536 -n 300
+fails "ib_atomic_bw finds no atomics" ib_atomic_bw -d rc0 -x "$(gid_index "$ADDR")" -F
 by_name() {
 	local own
 	own=$(own_provider)

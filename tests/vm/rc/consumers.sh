@@ -12,7 +12,8 @@
 . /tests/nfs/lib
 
 modules=()
-for module in nvme_rdma nvmet_rdma rpcrdma ib_iser ib_isert ib_srp ib_srpt rds_rdma smc ib_ipoib ib_umad; do
+for module in nvme_rdma nvmet_rdma rpcrdma ib_iser ib_isert ib_srp ib_srpt rtrs_client rtrs_server rds_rdma smc ib_ipoib \
+	ib_umad cifs ksmbd; do
 	! modinfo "$module" >/dev/null 2>&1 || modules+=("$module")
 done
 run "load the driver and make both kinds of links on both hosts" both eval ". /tests/rc/lib; rc_up" || exit 1

@@ -16,7 +16,7 @@ gids="$(peer_gid_index "$PEER") $(gid_index "$ADDR")"
 run "ib_write_bw moves data one way" perf "$gids" ib_write_bw -s 65536 -n 500
 run "ib_write_bw moves data both ways" perf "$gids" ib_write_bw -s 65536 -n 500 -b
 run "ib_read_bw moves data" perf "$gids" ib_read_bw -s 65536 -n 300
-run "ib_send_bw moves data both ways with 16 queue pairs" perf "$gids" ib_send_bw -s 4096 -n 200 -q 16 -b
+run "ib_send_bw moves data both ways with 64 queue pairs" perf "$gids" ib_send_bw -s 4096 -n 200 -q 64 -b
 run "ib_send_bw moves data over queue pairs of type UC" perf "$gids" ib_send_bw -c UC -s 65536 -n 300
 run "ib_write_bw moves data over queue pairs of type UC" perf "$gids" ib_write_bw -c UC -s 65536 -n 300
 run "ib_write_lat measures" perf "$gids" ib_write_lat -s 64 -n 500
