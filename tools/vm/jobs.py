@@ -6,12 +6,12 @@ head say what it needs; tests/vm/README.md explains them.
 """
 
 import fnmatch
+import glob
 import os
 import re
 from dataclasses import dataclass, field
 
 DIRECTIVE = re.compile(r"^# (guests|cpus|timeout|kernel|pairs|allow|interop|pcap|time):\s*(.*?)\s*$")
-NOT_SUITES = {"guest", "preload", "prog"}
 # Suites for people, which run only by name.
 SHOWS = {"demo", "perf"}
 
@@ -94,8 +94,8 @@ def may_skip(skips, kernel, title, reason):
 
 
 def suites(top):
-    return sorted(entry for entry in os.listdir(top)
-                  if os.path.isdir(f"{top}/{entry}") and entry not in NOT_SUITES)
+    """The folders that have jobs."""
+    return sorted({os.path.basename(os.path.dirname(job)) for job in glob.glob(f"{top}/*/*.sh")})
 
 
 def find_jobs(top, names):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of the runner's verdicts, without guests: python3 -B tools/vm/tests.py"""
 
+import glob
 import importlib.util
 import itertools
 import os
@@ -18,7 +19,7 @@ import ktap                                             # noqa: E402
 from agent import Channel, GuestDied                    # noqa: E402
 from arch import ARCHES                                 # noqa: E402
 from guest import Guest as RealGuest                    # noqa: E402
-from jobs import Job, read_job, read_skips              # noqa: E402
+from jobs import Job, find_jobs, read_job, read_skips   # noqa: E402
 from kernels import Kernel                              # noqa: E402
 from report import Report                               # noqa: E402
 from session import Outcome, Session                    # noqa: E402
@@ -340,6 +341,12 @@ class Kinds(unittest.TestCase):
         args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=False, repeat=2, kernel="stock", virtual=True)
         kinds = [(job.cpus, job.time) for job, _ in runner.make_plan(args, jobs, 1)]
         self.assertEqual(len(list(itertools.groupby(kinds))), 3)
+
+    def test_without_names_the_plan_has_every_job_of_this_tree(self):
+        top = os.path.dirname(os.path.dirname(HERE)) + "/tests/vm"
+        jobs = sorted(f"{job.suite}/{job.name}" for job in find_jobs(top, []))
+        scripts = sorted(os.path.relpath(path, top)[:-3] for path in glob.glob(f"{top}/*/*.sh"))
+        self.assertEqual(jobs, [name for name in scripts if not name.startswith(("demo/", "perf/"))])
 
     def test_virtual_time_needs_one_processor(self):
         for heads, good in ("# guests: 1\n", True), ("", True), ("# guests: 1\n# cpus: 4\n", False):
