@@ -5,10 +5,10 @@
 # kernel: stock
 # pairs: rsiw,rsiw
 #
-# The instructions that the kernel and its modules take on either host for a read over NFS, for a MiB of bulk, or for
-# a connection that comes and goes: the sum, that of each module, and the functions that have most of them. Other than
-# time they do not depend on what the machine does besides (but for the clock's ticks); but a copy of a word and a
-# switch of tasks count as one instruction and as a few. The emulator counts:
+# The instructions that the kernel and its modules take on either host for a read over NFS, for a MiB of bulk (or one
+# message of less than 4 KiB), or for a connection that comes and goes: the sum, that of each module, and the functions
+# that have most of them. Other than time they do not depend on what the machine does besides (but for the clock's
+# ticks); but a copy of a word and a switch of tasks count as one instruction and as a few. The emulator counts:
 #
 #     tools/vm-run test -v --insns --env "KINDS=tcp,rsiw crc=0" --env "CASES=nfs-16384 bulk-65536" perf/kernel
 #
@@ -59,7 +59,7 @@ measure() {
 	once "$1" "$2" "$3" "$few" || return
 	marks >"$WORK/first"
 	mark && once "$1" "$2" "$3" "$few" && mark && once "$1" "$2" "$3" "$many" && mark || return
-	if [[ $2 = @(nfs|churn) ]]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
+	if [[ $2 = @(nfs|churn) ]] || [ "$3" -lt 4096 ]; then echo $((many - few)); else echo $(((many - few) * $3 / 1048576)); fi >"$WORK/units"
 }
 # evaluate SIDE FIRST UNITS TOP: what kernel.py prints of that host.
 evaluate() { python3 -S -B /tests/perf/kernel.py "/out/insns-$1" "$2" "$3" "$4"; }
