@@ -116,9 +116,10 @@ impl Inbound {
     /// Whether the peer may send another request with that number, whose answer has `len` bytes.
     fn has_room(&self, msn: Msn, len: u32) -> bool {
         let rtr = self.rtr && msn == Msn::FIRST && len == 0;
-        // Those that confirm may have come before the others. With an IRD of 0 only they may come.
         let most = match len {
             1.. if self.ird == 0 => 0,
+            _ if self.confirming == 0 => self.ird,
+            // Those that confirm may come before the others, and before the RTR is answered.
             _ => self.ird.max(self.rtr.into()) + self.confirming,
         };
         self.under_way() < most || rtr

@@ -124,12 +124,6 @@ def rtr(everything):
                terminated(RDMA_PROTECTION, 0))
     yield case("a Send to another queue", lambda t: [send(queue=5)], terminated(DDP_UNTAGGED, 1))
     yield case("a Terminate", lambda t: [BASES["terminate"](t)], Verdict("closed"))
-    yield "no Reads, and one of nothing", no_reads(ANY_RTR, lambda t: read_of(UNKNOWN, 0, 0), 0)
-    yield "no Reads, the RTR, and one of nothing", no_reads(READ_RTR, lambda t: read_of(UNKNOWN, 0, 0, 2), 1)
-    yield "no Reads, the RTR, and one more", no_reads(
-        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8, 2), 1)
-    yield "no Reads, and one instead of the RTR", no_reads(
-        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8), 1)
     for base in ("write", "send", "read"):
         for size in range(1, 20, 1 if everything else 6):
             def cut(victim, base=base, size=size):
@@ -141,7 +135,7 @@ def rtr(everything):
             yield f"{base}: {size} bytes", cut
 
 
-def no_reads(forms, make, ird):
+def excluded(forms, make, ird):
     """The victim wants no Reads. Only if the peer can send no other RTR than a Read, the Reply has an IRD
     of 1: the RTR is answered, and each other Read is too many."""
     def play(victim):
@@ -154,6 +148,15 @@ def no_reads(forms, make, ird):
         a.send(ulpdu)
         conclude(a, terminated(DDP_UNTAGGED, 2), ulpdu)
     return play
+
+
+def no_reads(_everything):
+    yield "one of nothing", excluded(ANY_RTR, lambda t: read_of(UNKNOWN, 0, 0), 0)
+    yield "the RTR, and one of nothing", excluded(READ_RTR, lambda t: read_of(UNKNOWN, 0, 0, 2), 1)
+    yield "the RTR, and one more", excluded(
+        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8, 2), 1)
+    yield "one instead of the RTR", excluded(
+        READ_RTR, lambda t: read_of(t.read.stag, t.read.at, 8), 1)
 
 
 # --- silence -------------------------------------------------------------------------------------------
@@ -274,4 +277,4 @@ class Silence:
             thread.join()
 
 
-GROUPS = {f.__name__: f for f in (requests, rtr)}
+GROUPS = {f.__name__: f for f in (requests, rtr, no_reads)}
