@@ -12,7 +12,7 @@ pub(super) mod time;
 mod trace;
 
 use super::{
-    events::{Event, Events, PendingEvents},
+    events::{Event, PendingEvents},
     order::{OrderEntry, Ordered},
     registry::{InOrder, Registry},
     Close, User,
@@ -74,9 +74,6 @@ enum RxOwner {
 pub(super) trait Actor: User {
     /// What a connection is in between its steps. By default it has not begun, or is over.
     type Stage: Default + Send;
-
-    /// The number that tracepoints know a stage by.
-    fn number(stage: &Self::Stage) -> u8;
 
     /// Makes one step of `conn`, if [`Conn::try_stage`] has something to do. Context: sleeping.
     fn act(conn: &Arc<Conn<Self>>);
@@ -264,11 +261,7 @@ impl<U: User> Conn<U> {
         registry.enter(conn.serial, &conn)?;
         let attached = conn.socket.attach(conn.clone());
         match attached.and_then(|()| first(&conn)) {
-            Ok(first) => {
-                let over = U::number(&stage);
-                *stage = first.into();
-                conn.trace_stage(over, U::number(&stage), Events::empty());
-            }
+            Ok(first) => *stage = first.into(),
             Err(e) => {
                 conn.leave();
                 return Err(e);

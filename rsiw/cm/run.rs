@@ -44,6 +44,8 @@ pub(super) struct Run<U: User> {
     failed: Option<Error>,
     /// What a queue pair that is gone has left to be sent.
     rest: Option<KBox<TxBatch>>,
+    /// What the step under way was woken by; for tracepoints.
+    events: Events,
 }
 
 impl<U: User> Run<U> {
@@ -54,12 +56,14 @@ impl<U: User> Run<U> {
         first: impl FnOnce(&Seen) -> Machine,
     ) -> Self {
         let machine = first(&see(conn, &party));
+        conn.trace_stage(StageName::New, machine.stage(), Events::empty());
         conn.set_deadline(machine.deadline());
         Self {
             machine,
             party,
             failed: None,
             rest: None,
+            events: Events::empty(),
         }
     }
 
@@ -75,6 +79,7 @@ impl<U: User> Run<U> {
         let secures = matches!(stage, StageName::Securing | StageName::AwaitTls);
         let sets_up = stage.is_initiators() || stage.is_responders();
         let events = self.look(conn, events);
+        self.events = events;
         let (how, eof) = (conn.requested_close(), events.contains(Event::Eof));
         let fin = match &self.party {
             Party::Established(established) if established.cm().is_none() => Input::PeerGone,
@@ -131,6 +136,7 @@ impl<U: User> Run<U> {
         if let (Party::Incoming(incoming), Input::Accept) = (&mut self.party, input) {
             incoming.slot.note_accept();
         }
+        self.events = Events::empty();
         self.handle_for(conn, input, call);
         conn.set_deadline(self.machine.deadline());
     }
@@ -209,10 +215,11 @@ impl<U: User> Run<U> {
         let mut next = Some(input);
         while let Some(input) = next {
             let seen = see(conn, &self.party);
-            next = self
-                .machine
-                .handle(input, &seen)
-                .and_then(|rule| self.execute(conn, rule, call));
+            let from = self.stage();
+            let rule = self.machine.handle(input, &seen);
+            // Before what it asks for, which may lead on.
+            conn.trace_stage(from, self.stage(), self.events);
+            next = rule.and_then(|rule| self.execute(conn, rule, call));
         }
     }
 

@@ -8,6 +8,7 @@
 use super::{
     conn::{Actor, Conn},
     consumer::Call,
+    events::Events,
     initiator::Retry,
     run::Run,
     User,
@@ -38,15 +39,10 @@ impl<U: User> From<Run<U>> for Stage<U> {
 impl<U: User> Actor for U {
     type Stage = Stage<U>;
 
-    fn number(stage: &Stage<U>) -> u8 {
-        stage.number()
-    }
-
     fn act(conn: &Arc<Conn<U>>) {
         let Some((mut stage, events)) = conn.try_stage() else {
             return;
         };
-        let from = stage.number();
         let next = match take(&mut *stage) {
             Stage::Run(mut run) => {
                 run.step(conn, events);
@@ -54,7 +50,6 @@ impl<U: User> Actor for U {
             }
             over => over,
         };
-        conn.trace_stage(from, next.number(), events);
         let retry = match next {
             Stage::Retry(retry) => retry,
             next => {
@@ -63,7 +58,6 @@ impl<U: User> Actor for U {
                 return conn.look_again();
             }
         };
-        conn.trace_stage(Stage::<U>::RETRY, stage.number(), events);
         // The retry makes another connection, with a stage of its own.
         drop(stage);
         retry.run(conn);
@@ -71,43 +65,17 @@ impl<U: User> Actor for U {
 }
 
 impl<U: User> Stage<U> {
-    /// The number of [`Stage::Retry`].
-    pub(super) const RETRY: u8 = 12;
-
-    /// The number that tracepoints know the stage by.
-    pub(super) fn number(&self) -> u8 {
-        match self {
-            Stage::Run(run) => match run.stage() {
-                StageName::AwaitTlsSlot => 0,
-                StageName::Connecting => 1,
-                StageName::Backoff => 2,
-                StageName::AwaitReply => 3,
-                StageName::AwaitOctet => 4,
-                StageName::Securing | StageName::AwaitTls => 5,
-                StageName::AwaitRequest => 6,
-                StageName::Requested => 7,
-                StageName::Streaming => 8,
-                StageName::Draining => 9,
-                StageName::FinSent => 10,
-                StageName::Linger => 11,
-                StageName::Retry => Self::RETRY,
-                StageName::New | StageName::Closed => 13,
-                StageName::Queued => 14,
-                StageName::Parked => 15,
-            },
-            Stage::Retry(_) => Self::RETRY,
-            Stage::Closed => 13,
-        }
-    }
-
     /// The stage after a step.
     fn after(conn: &Conn<U>, run: Run<U>) -> Self {
         match run.stage() {
             StageName::Closed => Stage::Closed,
-            StageName::Retry => match run.into_retry(conn) {
-                Some((attempt, why)) => Stage::Retry(Retry { attempt, why }),
-                None => Stage::Closed,
-            },
+            StageName::Retry => {
+                conn.trace_stage(StageName::Retry, StageName::Closed, Events::empty());
+                match run.into_retry(conn) {
+                    Some((attempt, why)) => Stage::Retry(Retry { attempt, why }),
+                    None => Stage::Closed,
+                }
+            }
             _ => Stage::Run(run),
         }
     }

@@ -2,7 +2,7 @@
 
 //! The actor of a connection: how events wake it, and who has the stage meanwhile.
 
-use super::{Actor, Conn, Stage};
+use super::{Conn, Stage};
 use crate::cm::{
     events::{Event, Events},
     User,
@@ -31,11 +31,7 @@ impl<U: User> Conn<U> {
 
     /// Calls `f` in place of the actor, with the stage locked. Context: sleeping.
     pub(in crate::cm) fn in_actors_place(self: &Arc<Self>, f: impl FnOnce(&mut Stage<U>)) {
-        let mut stage = self.stage.lock();
-        let from = U::number(&stage);
-        f(&mut stage);
-        self.trace_stage(from, U::number(&stage), Events::empty());
-        drop(stage);
+        f(&mut self.stage.lock());
         self.look_again();
     }
 

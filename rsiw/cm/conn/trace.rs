@@ -4,12 +4,16 @@
 
 use super::Conn;
 use crate::cm::{events::Events, User};
+use iwarp::conn::StageName;
 
 impl<U: User> Conn<U> {
-    /// Emits the `cm_stage` tracepoint for another stage, by its number.
-    pub(in crate::cm) fn trace_stage(&self, from: u8, to: u8, events: Events) {
+    /// Emits the `cm_stage` tracepoint if the stage is another one.
+    pub(in crate::cm) fn trace_stage(&self, from: StageName, to: StageName, events: Events) {
         if from != to {
-            ::trace::cm_stage(|| (self.dev().name(), self.serial, from, to, events.into()));
+            ::trace::cm_stage(|| {
+                let dev = self.dev().name();
+                (dev, self.serial, number(from), number(to), events.into())
+            });
         }
     }
 
@@ -23,5 +27,27 @@ impl<U: User> Conn<U> {
             let dev = self.dev().name();
             (dev, self.serial, out, reply, byte(16), byte(17), len)
         });
+    }
+}
+
+/// The number that tracepoints know a stage by.
+fn number(stage: StageName) -> u8 {
+    match stage {
+        StageName::AwaitTlsSlot => 0,
+        StageName::Connecting => 1,
+        StageName::Backoff => 2,
+        StageName::AwaitReply => 3,
+        StageName::AwaitOctet => 4,
+        StageName::Securing | StageName::AwaitTls => 5,
+        StageName::AwaitRequest => 6,
+        StageName::Requested => 7,
+        StageName::Streaming => 8,
+        StageName::Draining => 9,
+        StageName::FinSent => 10,
+        StageName::Linger => 11,
+        StageName::Retry => 12,
+        StageName::New | StageName::Closed => 13,
+        StageName::Queued => 14,
+        StageName::Parked => 15,
     }
 }
