@@ -20,7 +20,7 @@ elsewhere() {
 	"git clone "* | "make run" | "make shell" | "make vm "* | "make test "* | "make docs" | \
 		"make help" | "make -C KERNEL_SOURCE "* | "make KERNEL="*) echo "CI's stages" ;;
 	"make install "*) echo "tools/ci/stages/25-admin" ;;
-	"make deb "* | "apt install "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;
+	"make deb "* | "apt install "* | "apt remove "* | "dpkg-reconfigure "* | systemctl* | "echo netdev=eth0 | tee "*) echo tests/deb ;;
 	# Lines of a file: the same stage reads them as rsiw-link does.
 	netdev=* | name=* | crc=0 | large_fpdu=1) echo "tests/admin/links_test.py" ;;
 	"ip netns exec blue rsiw-cdi "*) echo tests/vm/container/hosts ;;
