@@ -55,6 +55,12 @@ impl BulkDetector {
         self.turn(now) >= FAST || self.was_fast.load(Relaxed)
     }
 
+    /// Whether this window has bytes already, so that what comes at `now` is none for itself.
+    /// Context: socket locked.
+    pub(super) fn is_busy(&self, now: u32) -> bool {
+        self.turn(now) != 0
+    }
+
     /// Begins a window if the last one is over at `now`. Returns the bytes in the current one.
     fn turn(&self, now: u32) -> u32 {
         let now = now >> WINDOW_BITS;

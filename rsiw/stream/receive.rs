@@ -71,13 +71,15 @@ impl Stream {
         }
         let transport = conn.transport();
         let unread = transport.unread(sk);
+        let (here, now) = (transport.works_in_callback(), kext::jiffies_ms());
         // More than a segment comes at a time, so this is no slow start that each acknowledgment
         // would help. (Where many connections take turns, each turn begins after an idle time,
-        // behind which TCP expects a slow start.)
-        if unread > SHORT && unread > transport.segment_len() as usize {
+        // behind which TCP expects a slow start.) Or one message comes after the other, and TCP
+        // would acknowledge each for itself, as it is read at once.
+        let long = unread > SHORT && unread > transport.segment_len() as usize;
+        if long || self.bulk_detector.is_busy(now) {
             transport.leave_quickack(sk);
         }
-        let (here, now) = (transport.works_in_callback(), kext::jiffies_ms());
         let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast(now);
         if bulk && self.is_receiving(sk) {
             self.receive_in_bulk();
