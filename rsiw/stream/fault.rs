@@ -266,6 +266,9 @@ fn refused_read(t: &Terminate, is_atomic: bool) -> Option<Status> {
     }
     match t.code() {
         TermCode::UNEXPECTED_OPCODE | TermCode::CATASTROPHIC_STREAM => Some(Status::RemInvReq),
+        // The error of that name is found before the first request is sent. It is what siw makes of
+        // an unexpected opcode, as it has Layer and Error Type in each other's place.
+        TermCode::MPA_INSUFFICIENT_IRD => Some(Status::RemInvReq),
         code if code.is_protection() => Some(Status::RemAccess),
         _ => None,
     }

@@ -199,19 +199,24 @@ impl TermCode {
         self.includes_rdma_header()
     }
 
+    /// Whether an RFC defines the code.
+    pub(crate) fn is_defined(self) -> bool {
+        self.defined_text().is_some()
+    }
+
     /// Name of the error, "unknown error" if no RFC defines the code.
     pub fn text(self) -> &'static str {
+        self.defined_text().unwrap_or("unknown error")
+    }
+
+    fn defined_text(self) -> Option<&'static str> {
         // Local catastrophic errors have no code: "Any value in this field is acceptable".
         let key = match self.layer() {
             Layer::Rdmap if self.etype == CATASTROPHIC => Self::LOCAL_CATASTROPHIC,
             _ => self,
         };
-        for (code, text) in Self::ALL {
-            if *code == key {
-                return text;
-            }
-        }
-        "unknown error"
+        let (_, text) = Self::ALL.iter().find(|(code, _)| *code == key)?;
+        Some(text)
     }
 }
 

@@ -28,6 +28,7 @@ cases! { rsiw_iwarp_terminate:
     local_error_has_no_header
     read_in_progress
     first_error_is_captured
+    of_siw
     round_trip
     reserved_bits_of_terminate
     length_without_header
@@ -306,6 +307,33 @@ pub(crate) fn reserved_bits_of_terminate() -> Outcome {
         return Ok(());
     };
     check_eq!(got, Terminate::new(TermCode::MESSAGE_TOO_LONG));
+    Ok(())
+}
+
+/// What siw sends, on a little-endian processor: the fields of each byte are in reverse order.
+pub(crate) fn of_siw() -> Outcome {
+    let request = untagged(LAST, op::ATOMIC_REQUEST, 1, 7, 0, &[]);
+    let cases: [(&[u8], TermCode, bool); 6] = [
+        (&[0x20, 6, 3, 0], TermCode::UNEXPECTED_OPCODE, true),
+        (&[0x10, 2, 3, 0], TermCode::READ_ACCESS, true),
+        (&[0x11, 0, 3, 0], TermCode::TAGGED_INVALID_STAG, true),
+        (&[0x21, 2, 3, 0], TermCode::NO_BUFFER, true),
+        (&[0x02, 2, 0, 0], TermCode::MPA_CRC, false),
+        // What may come from others stays what it is.
+        (&[0x20, 6, 0, 0], TermCode::MPA_INSUFFICIENT_IRD, false),
+    ];
+    for (control, code, has_header) in cases {
+        let header = Wire::new().bytes(control).u16(36).bytes(request.get());
+        let mut probe = Probe::new();
+        check!(verdict(&terminate(&header), &mut probe).is_ok());
+        let Some(Event::Terminate(got)) = probe.event else {
+            check!(false);
+            return Ok(());
+        };
+        check_eq!(got.code(), code);
+        let msn = has_header.then_some(Msn(7));
+        check_eq!(got.read_msn(), msn);
+    }
     Ok(())
 }
 

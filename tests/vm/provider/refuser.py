@@ -22,6 +22,7 @@ CATASTROPHIC = 0x00
 CASES = {
     "a peer that does not know the opcode refuses it": ((RDMA_OPERATION, 0x06, "named"), INVALID),
     "a peer that does not know the opcode says so without a header": ((RDMA_OPERATION, 0x06, ""), INVALID),
+    "a peer says so as siw does": ((0x20, 0x06, ""), INVALID),
     "a peer ends the stream by a catastrophic error": ((RDMA_OPERATION, 0x07, ""), INVALID),
     "a peer does not know the key": ((RDMA_PROTECTION, 0x00, "named"), ACCESS),
     "a peer finds the value out of bounds": ((RDMA_PROTECTION, 0x01, "named"), ACCESS),
