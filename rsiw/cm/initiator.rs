@@ -7,21 +7,21 @@
 //! attempt may take several TCP connections ([`retry`]).
 
 pub(super) mod attempt;
-mod retry;
+mod reconnect;
 
-pub(super) use retry::Retry;
+pub(super) use reconnect::Retry;
 
 use self::attempt::{Attempt, Caller, Route};
 use super::{
     conn::{Conn, Conns},
-    open,
-    open::{Origin, PortMapper, SocketConfig},
+    offer::max_private_data,
     party::Party,
     rc::Endpoint,
     registry::InOrder,
     run::Run,
-    secure::TlsTurn,
-    terms::max_private_data,
+    sockets,
+    sockets::{Origin, PortMapper, SocketConfig},
+    tls::TlsTurn,
     Lost, User,
 };
 use crate::device::Rsiw;
@@ -57,7 +57,7 @@ pub(crate) fn connect<U: User>(
     let mapper = PortMapper::of(dev, settings);
     let cm = id.id().clone();
     let local = mapper.local(&cm)?;
-    if !open::may_connect_from(dev, id, &local) {
+    if !sockets::may_connect_from(dev, id, &local) {
         return Err(errno::EADDRNOTAVAIL.into());
     }
     let route = Route {
@@ -91,7 +91,7 @@ pub(crate) fn connect<U: User>(
         // of a session to have the port that the RDMA CM picked for the first; here they take
         // others.
         Err((e, Some(mut attempt)))
-            if e == errno::EADDRNOTAVAIL && open::picked(dev, &attempt.route.origin.local)? =>
+            if e == errno::EADDRNOTAVAIL && sockets::picked(dev, &attempt.route.origin.local)? =>
         {
             attempt.route.origin.local.set_port(0);
             begin(conns, dev, attempt, None)
@@ -161,7 +161,7 @@ fn begin<U: User>(
     before: Option<&TcpSocket>,
 ) -> Result<(), NotBegun<U>> {
     let route = &attempt.route;
-    let opened = open::initiator(dev, &route.origin, route.remote, before);
+    let opened = sockets::initiator(dev, &route.origin, route.remote, before);
     let with_file = |(socket, remote): (TcpSocket, SocketAddr)| {
         if attempt.plan.secure {
             Ok((socket.with_file(Role::Client(route.server))?, remote))

@@ -16,11 +16,11 @@ use super::{
     backlog::Backlog,
     conn::{Conn, Conns},
     events::Event,
-    open,
-    open::PortMapper,
     order::Order,
     rc::Calls,
     silent::{Silent, Source},
+    sockets,
+    sockets::PortMapper,
     User,
 };
 use crate::device::Rsiw;
@@ -147,7 +147,7 @@ pub(crate) fn listen<U: User>(
 ) -> Result<Arc<Listener<U>>> {
     let backlog = backlog.max(1);
     let mapper = PortMapper::of(dev, &conns.dev.settings);
-    let socket = open::listener(dev, mapper, cm, backlog.max(QUEUE))?;
+    let socket = sockets::listener(dev, mapper, cm, backlog.max(QUEUE))?;
     start(conns, Requests::Iwcm(cm.id().clone()), socket, backlog)
 }
 

@@ -38,7 +38,7 @@ mod events;
 mod frame;
 mod initiator;
 mod listener;
-mod open;
+mod offer;
 mod order;
 mod pace;
 mod party;
@@ -47,21 +47,21 @@ mod registry;
 mod removal;
 mod responder;
 mod run;
-mod secure;
 mod silent;
+mod sockets;
 mod stage;
-mod terms;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod tls;
 mod user;
 
 pub(crate) use self::{
     conn::{Conn, Conns},
     initiator::connect,
     listener::{listen, unlisten, Listener},
-    open::PortMapper,
     removal::{leave, shutdown},
     responder::{accept, reject},
+    sockets::PortMapper,
     user::User,
 };
 

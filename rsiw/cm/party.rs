@@ -4,7 +4,7 @@
 
 use super::{
     consumer::Established, initiator::attempt::Attempt, listener::Refused, rc::Pairing,
-    responder::incoming::Incoming, secure::Tls, User,
+    responder::incoming::Incoming, tls::Tls, User,
 };
 use core::mem::replace;
 use kernel::{prelude::*, sync::Arc};

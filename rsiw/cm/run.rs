@@ -27,7 +27,7 @@ use super::{
     initiator::attempt::Attempt,
     party::Party,
     responder::incoming::Incoming,
-    secure, Close, Told, User,
+    tls, Close, Told, User,
 };
 use crate::transport::Transport;
 use core::format_args;
@@ -194,9 +194,9 @@ impl<U: User> Run<U> {
         };
         if conn.socket().is_secure() {
             if let Some(e) = conn.error() {
-                secure::log_broken(conn, e);
+                tls::log_broken(conn, e);
             } else if conn.socket().key_is_used_up() {
-                secure::log_broken(conn, errno::EDQUOT.error());
+                tls::log_broken(conn, errno::EDQUOT.error());
             } else if events.contains(Event::Cut) {
                 conn.log_failure(format_args!(
                     "TLS stream cut: no close_notify, or within an FPDU"

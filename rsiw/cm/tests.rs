@@ -7,11 +7,11 @@ use super::{
     conn::Conns,
     events::Event,
     initiator::attempt::{Attempt, Caller, Route},
-    open::{Origin, SocketConfig},
     order::Order,
     party::Party,
     registry::InOrder,
     run::Run,
+    sockets::{Origin, SocketConfig},
     Close, Conn, Lost, StreamParams, User,
 };
 use crate::{

@@ -35,11 +35,11 @@
 //! has just filled or is filling.) Posts of a kernel consumer fill their slots under the lock.
 
 mod flush;
-mod hold;
 mod ord;
 mod placed;
 mod posted;
 mod slot;
+mod sqd;
 
 use super::{reads::OutstandingRead, Seq, BATCH};
 use crate::{

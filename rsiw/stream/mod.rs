@@ -23,14 +23,14 @@ mod absent_peer;
 mod bulk;
 mod connection;
 mod fault;
-mod hold;
 mod limits;
 mod notify;
-mod poll;
+mod poll_timer;
 mod receive;
 mod reset;
 mod sched;
 mod silent_peer;
+mod sqd;
 mod teardown;
 
 use crate::{

@@ -20,7 +20,7 @@ use super::{
     current::Source,
     outcome::{Failed, Filled, Found},
     payload::{write_all, write_one, Pieces, Stop, FRAME, LARGE, OVERHEAD},
-    refer::Refer,
+    zerocopy::Refer,
     Tx,
 };
 use crate::{mem::HeldAccess, queue::Queues, transport::Transport};

@@ -5,7 +5,7 @@
 use super::{
     confirm::Before,
     current::Source,
-    local::{bind, local_invalidate, register},
+    local_ops::{bind, local_invalidate, register},
     outcome::{Failed, Found},
     Tx,
 };

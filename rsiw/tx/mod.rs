@@ -19,7 +19,7 @@
 //! A request completes when TCP has taken the batch with its last byte. As the payload was copied,
 //! its buffers are free then. The CRC is that of the copy, so both agree even if the application
 //! changes its buffer meanwhile. Long messages of kernel consumers may go without that copy, and
-//! complete later ([`refer`]); and so do Writes of programs that expect InfiniBand ([`confirm`]).
+//! complete later ([`zerocopy`]). So do Writes of programs that expect InfiniBand ([`confirm`]).
 //!
 //! A QP has one message and one gather list for all of its life, and requests are processed in
 //! place: to pass them by value copied some 3 KiB for a Write of two bytes. The regions that the
@@ -28,13 +28,13 @@
 mod batch;
 mod confirm;
 mod current;
-mod local;
+mod local_ops;
 mod message;
 mod outcome;
 mod payload;
-mod refer;
 mod rtr;
 mod unreleased;
+mod zerocopy;
 
 pub(crate) use outcome::{Failed, Step};
 
@@ -101,7 +101,7 @@ pub(crate) struct TxConfig {
     pub(crate) markers: bool,
     /// FPDUs may span TCP segments: both ends are software and have agreed to that.
     pub(crate) large_fpdu: bool,
-    /// Memory of the consumer, a kernel one, may be sent without a copy ([`refer`]). There are
+    /// Memory of the consumer, a kernel one, may be sent without a copy ([`zerocopy`]). There are
     /// large FPDUs, and neither CRCs nor markers nor confirmations.
     pub(crate) zerocopy: bool,
     /// The peer takes Sends with immediate data.

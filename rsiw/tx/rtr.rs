@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The RTR (ready to receive): an initiator's first message, by which a responder learns that it
-//! may send (RFC 6581 section 9.2). `rust/iwarp/mpa/rtr_kinds.rs` has the kinds, on one of which
+//! may send (RFC 6581 section 9.2). `rust/iwarp/mpa/rtr.rs` has the kinds, on one of which
 //! both ends have agreed.
 
 use super::{outcome::Failed, Tx};

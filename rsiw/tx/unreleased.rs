@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The requests that wait until TCP has released memory of their consumer; see
-//! [`refer`](super::refer).
+//! [`zerocopy`](super::refer).
 
 use crate::{queue::Seq, transport::Transport};
 use kernel::{alloc::Flags, prelude::*};

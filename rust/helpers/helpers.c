@@ -12,7 +12,7 @@
 #include "../ksock/socket.c"
 #include "../ksock/receive.c"
 #include "../ksock/send.c"
-#include "../ksock/refer.c"
+#include "../ksock/zerocopy.c"
 #include "../ksock/tls.c"
 #include "../ksock/keys.c"
 #endif

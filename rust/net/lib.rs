@@ -42,7 +42,6 @@ pub mod pages;
 mod partial;
 pub mod pool;
 mod progress;
-pub mod refer;
 mod role;
 mod sock_ref;
 pub mod socket;
@@ -52,6 +51,7 @@ mod tests;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests_refusals;
 pub mod tls;
+pub mod zerocopy;
 
 pub use self::{
     batch::{Bytes, Reserved, TxBatch},
@@ -64,10 +64,10 @@ pub use self::{
     pages::PageSpan,
     pool::PagePool,
     progress::{Received, Sent},
-    refer::Released,
     role::Role,
     socket::{Family, TcpSocket},
     state::TcpState,
+    zerocopy::Released,
 };
 
 /// Prefix of this crate's log messages.

@@ -127,7 +127,6 @@ const __LOG_PREFIX: &[u8] = b"rust_rdma\0";
 pub mod attr;
 mod blocks;
 pub mod compat;
-pub mod details;
 pub mod device;
 pub mod dma_buf;
 pub mod driver;
@@ -141,6 +140,7 @@ mod ops;
 mod owner;
 mod port_counters;
 pub mod protocol;
+pub mod restrack;
 pub mod ring;
 mod runs;
 mod settings;
@@ -162,7 +162,6 @@ pub use attr::{
     qp_state::QpState,
     Access, Arm, CqAttr, SrqAttr,
 };
-pub use details::Details;
 pub use device::{
     Device, DeviceConfig, DeviceGuard, DeviceHandle, DeviceName, Devices, OnceHandle, PortEvent,
 };
@@ -182,6 +181,7 @@ pub use object::{
 };
 pub use owner::{Consumer, Owner};
 pub use protocol::Protocol;
+pub use restrack::Details;
 pub use ring::{Ring, SharedMem, Wqe, WqeLayout, WqeRing};
 pub use span::{Memory, Reader, Span};
 pub use types::DriverTypes;

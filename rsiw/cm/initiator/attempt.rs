@@ -6,11 +6,11 @@ use crate::cm::{
     consumer::Established,
     frame,
     frame::{Progress, ReadError},
-    open::Origin,
+    offer::{announced_ird, bounded_ird, clip, event_depth, event_private_data, limits, offer},
     rc::Endpoint,
-    secure,
-    secure::{Tls, TlsTurn},
-    terms::{announced_ird, bounded_ird, clip, event_depth, event_private_data, limits, offer},
+    sockets::Origin,
+    tls,
+    tls::{Tls, TlsTurn},
     Conn, StreamParams, Told, User,
 };
 use core::{
@@ -152,7 +152,7 @@ impl<U: User> Attempt<U> {
             }
             // A responder that does not accept this end has gone already.
             Err(e) if self.plan.secure && (e == EPIPE || e == errno::ECONNRESET) => {
-                secure::log_gone(conn, e);
+                tls::log_gone(conn, e);
                 Err((Input::HungUp, e))
             }
             Err(e) => Err((Input::Broken, e)),
@@ -201,7 +201,7 @@ impl<U: User> Attempt<U> {
         };
         if self.plan.secure {
             match why {
-                Some(e) => secure::log_gone(conn, e),
+                Some(e) => tls::log_gone(conn, e),
                 None => conn.log_failure(format_args!(
                     "TLS: the peer ends the connection, error {}",
                     conn.error()

@@ -5,7 +5,7 @@
 
 use super::expected::{Calls, Expected};
 use crate::{
-    cm::{conn::Conns, listener, open, Listener, User},
+    cm::{conn::Conns, listener, sockets, Listener, User},
     device::Rsiw,
 };
 use core::net::SocketAddr;
@@ -70,7 +70,7 @@ impl<U: User> Doors<U> {
             Some(door) => door.users = door.users.checked_add(1).ok_or(EBUSY)?,
             None => {
                 doors.reserve(1, GFP_KERNEL)?;
-                let socket = open::door(dev, at, ifindex, BACKLOG)?;
+                let socket = sockets::door(dev, at, ifindex, BACKLOG)?;
                 let expected = self.expected.clone();
                 let calls = Calls { expected, ifindex };
                 let listener = listener::for_calls(&self.conns, socket, calls, BACKLOG)?;

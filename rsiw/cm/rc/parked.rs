@@ -11,7 +11,7 @@ use super::{
     expected::{Calls, Place},
     gid_of, Pairing,
 };
-use crate::cm::{open::LAST_LOW_PORT, Conn, User};
+use crate::cm::{sockets::LAST_LOW_PORT, Conn, User};
 use core::{format_args, net::SocketAddr};
 use iwarp::conn::{
     names::{Call, Refusal, Verdict},

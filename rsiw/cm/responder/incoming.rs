@@ -15,16 +15,16 @@ use crate::{
         frame,
         frame::{Progress, ReadError},
         listener::{PendingConn, Refused},
+        offer::{
+            announced_ird, bounded_ird, clip, event_depth, event_private_data, max_private_data,
+            offer,
+        },
         rc::{
             parked::{self, Parked},
             Pairing,
         },
-        secure,
-        secure::{Tls, TLS_HANDSHAKE},
-        terms::{
-            announced_ird, bounded_ird, clip, event_depth, event_private_data, max_private_data,
-            offer,
-        },
+        tls,
+        tls::{Tls, TLS_HANDSHAKE},
         Conn, StreamParams, Told, User,
     },
     settings::TlsPolicy,
@@ -171,7 +171,7 @@ impl<U: User> Incoming<U> {
             Ok(Progress::Pending | Progress::Eof) => Some(Input::HungUp),
             Err(ReadError::Socket(e)) => {
                 if conn.socket().is_secure() {
-                    secure::log_broken(conn, e);
+                    tls::log_broken(conn, e);
                 }
                 Some(Input::HungUp)
             }

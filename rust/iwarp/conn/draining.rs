@@ -7,7 +7,7 @@
 //! still had.
 
 use super::{
-    first::Silence,
+    first_fpdu::Silence,
     rules, timeout,
     transition::{Next, Transition},
     First, Input, Rule,

@@ -14,7 +14,7 @@
 
 mod action;
 mod draining;
-mod first;
+mod first_fpdu;
 mod initiator;
 mod input;
 mod linger;
@@ -23,6 +23,7 @@ mod patience;
 mod plan;
 mod reply;
 mod responder;
+mod retry;
 pub mod rnr;
 mod rules;
 mod streaming;
@@ -30,14 +31,15 @@ pub mod timeout;
 mod transition;
 
 use draining::{Draining, FinSent};
-use initiator::{AwaitReply, AwaitTlsSlot, Backoff, Connecting, Securing};
+use initiator::{AwaitReply, AwaitTlsSlot, Connecting, Securing};
 use linger::Linger;
 use responder::{AwaitOctet, AwaitRequest, AwaitTls, Parked, Queued, Requested};
+use retry::Backoff;
 use streaming::Streaming;
 use transition::{Next, Transition};
 
 pub use action::{Action, Lost, Report, SetUp, Status};
-pub use first::{First, Reply};
+pub use first_fpdu::{First, Reply};
 pub use input::{Input, Seen};
 pub use plan::Plan;
 pub use reply::Answer;

@@ -11,7 +11,7 @@
 //! free to send nothing for as long as it likes.
 
 use super::{
-    first::{First, Reply},
+    first_fpdu::{First, Reply},
     patience::{Patience, TimeOuts},
     rules, timeout,
     transition::{Next, Transition},

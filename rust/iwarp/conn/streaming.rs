@@ -4,7 +4,7 @@
 
 use super::{
     draining,
-    first::Silence,
+    first_fpdu::Silence,
     rules, timeout,
     transition::{Next, Transition},
     First, Input, Rule,

@@ -2,7 +2,7 @@
 
 //! The data of enhanced connection setup (RFC 6581 s9): RTR indications and read queue depths.
 
-use super::rtr_kinds::{Rtr, RtrSet};
+use super::rtr::{Rtr, RtrSet};
 
 /// IRD or ORD that is not negotiated.
 ///

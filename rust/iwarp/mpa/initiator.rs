@@ -4,7 +4,7 @@
 
 use super::enhanced::{Enhanced, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
-use super::rtr_kinds::{Rtr, RtrSet};
+use super::rtr::RtrSet;
 use super::terms::{depth, uses_crcs, Agreed, Limits, MpaError, Offer};
 use crate::rdmap::TermCode;
 
@@ -110,10 +110,7 @@ impl Initiator {
     //= 6581-9.1-5: required IRD, it MUST send a TERM message to
     //= 6581-9.1-9: The initiator MUST leave its local endpoint ORD value
     //= 6581-9.1-11: The initiator MUST leave its local endpoint IRD value
-    //= 6581-9.2-7: 1, the initiator MUST generate one of the negotiated RTR indications.
     //= 6581-9.2-8: indications, then it MUST send a TERM message to
-    //# a Reply with Control Flag A clear asks for none: `setup::reply_without_peer_to_peer`,
-    //# `tests/vm/cm/initiator.sh:client_server_reply`
     /// Negotiates read queue depths and RTR with an enhanced responder.
     fn negotiate(
         self,
@@ -152,10 +149,7 @@ impl Initiator {
         }
         // "If the initiator is not able to generate any of the responder-supported RTR indications,
         // then it MUST send a TERM message".
-        agreed.rtr_any = self.rtr & peer.rtr;
-        if peer.ird == 0 {
-            agreed.rtr_any = agreed.rtr_any.without(Rtr::Read);
-        }
+        agreed.rtr_any = self.rtr.allowed_by(peer);
         agreed.rtr = agreed.rtr_any.preferred();
         match agreed.rtr {
             Some(_) => Ok(()),

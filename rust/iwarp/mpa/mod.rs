@@ -17,7 +17,7 @@ mod frame;
 mod initiator;
 mod reader;
 mod responder;
-mod rtr_kinds;
+mod rtr;
 mod terms;
 
 pub use enhanced::{Enhanced, NO_NEGOTIATION};
@@ -26,5 +26,5 @@ pub use frame::{Frame, FrameKind, FRAME_MAX, MAX_PRIVATE_DATA};
 pub use initiator::Initiator;
 pub use reader::FrameReader;
 pub use responder::Responder;
-pub use rtr_kinds::{Rtr, RtrSet};
+pub use rtr::{Rtr, RtrSet};
 pub use terms::{Agreed, Asked, Limits, MpaError, Offer, Remedy};

@@ -4,7 +4,7 @@
 
 use super::enhanced::{Enhanced, MAX_DEPTH, NO_NEGOTIATION};
 use super::frame::{encode, Frame, FrameKind, Header};
-use super::rtr_kinds::{Rtr, RtrSet};
+use super::rtr::{Rtr, RtrSet};
 use super::terms::{depth, uses_crcs, Agreed, Asked, MpaError, Offer};
 
 //= 5044-7.1.2-2: the MPA implementation MUST wait until an MPA Request
@@ -139,10 +139,7 @@ impl Responder {
 //= 6581-9.1-2: The responder MUST set its ORD at most to
 //= 6581-9.1-8: The responder MUST respond to an initiator ORD value
 //= 6581-9.1-10: The responder MUST respond to an initiator IRD value
-//= 6581-9.2-3: The responder MUST support at least one RTR indication
 //= 6581-9.2-4: then the responder MUST set Control Flag A to
-//= 6581-9.2-5: The responder MUST set at least one RTR indication
-//= 6581-9.2-6: then the responder MUST set at least one RTR
 //= 6581-9.2-11: The responder MUST set Control Flag A to 0
 /// Answers enhanced data with enhanced data.
 fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced {
@@ -151,18 +148,7 @@ fn respond(agreed: &mut Agreed, peer: Enhanced, answer: &Offer<'_>) -> Enhanced 
 
     let mut rtr = RtrSet::EMPTY;
     if peer.peer_to_peer {
-        let mine = if answer.rtr.is_empty() {
-            RtrSet::ALL
-        } else {
-            answer.rtr
-        };
-        // RFC 6581 s9.2: "If the responder does not support any of the initiator-specified RTR
-        // indication options, then the responder MUST set at least one RTR indication type option
-        // it supports."
-        rtr = match mine & peer.rtr {
-            RtrSet::EMPTY => mine,
-            both => both,
-        };
+        rtr = answer.rtr.answer_to(peer.rtr);
         // An initiator that goes on sends one of those in the Reply, whatever it offered.
         agreed.rtr_any = rtr;
         agreed.rtr = rtr.preferred();

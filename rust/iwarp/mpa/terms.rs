@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::enhanced::{MAX_DEPTH, NO_NEGOTIATION};
-use super::rtr_kinds::{Rtr, RtrSet};
+use super::rtr::{Rtr, RtrSet};
 use crate::rdmap::TermCode;
 
 //= 5044-1.2-2: however, CRCs MUST be enabled unless it is clear

@@ -5,7 +5,6 @@
 use super::{errno, Ops};
 use crate::{
     attr::{Arm, CqAttr},
-    details::Details,
     device::Device,
     driver::{CqOps, Driver},
     object::{
@@ -13,6 +12,7 @@ use crate::{
         share, Shares,
     },
     owner::Consumer,
+    restrack::Details,
     udata::Udata,
     wc::WcSlots,
 };

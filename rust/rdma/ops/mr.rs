@@ -5,7 +5,6 @@
 use super::{errno, Ops};
 use crate::{
     attr::Access,
-    details::Details,
     device::Device,
     driver::{Driver, MrOps},
     errno::unsupported,
@@ -16,6 +15,7 @@ use crate::{
         pd::PdObject,
     },
     owner::Consumer,
+    restrack::Details,
     udata::Udata,
 };
 use kernel::{error::from_err_ptr, prelude::*, sync::Arc};

@@ -5,7 +5,6 @@
 use super::{errno, Ops};
 use crate::{
     attr::qp::{QpCap, QpInitAttr, QpModify, QpType},
-    details::Details,
     device::Device,
     driver::{Driver, QpOps},
     object::{
@@ -17,6 +16,7 @@ use crate::{
         Shares,
     },
     protocol::Protocol,
+    restrack::Details,
     udata::Udata,
     wr::{RecvWrs, SendWrs},
 };

@@ -5,7 +5,6 @@
 use super::{errno, Ops};
 use crate::{
     attr::SrqAttr,
-    details::Details,
     device::Device,
     driver::{Driver, SrqOps},
     errno::unsupported,
@@ -16,6 +15,7 @@ use crate::{
         Shares,
     },
     owner::Consumer,
+    restrack::Details,
     udata::Udata,
     wr::RecvWrs,
 };

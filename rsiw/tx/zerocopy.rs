@@ -9,9 +9,9 @@
 //!
 //! A request completes only when TCP has [released](net::Released) what it refers to, as its
 //! consumer changes or frees the memory then; and so do all requests behind it, which complete in
-//! order. An acknowledgment comes earlier: see `rust/ksock/refer.c`. A stream that ends before is
-//! reset, and its requests are flushed when the memory is released (`stream::teardown`). Otherwise
-//! the peer might take what the consumer has written meanwhile for the data.
+//! order. An acknowledgment comes earlier: see `rust/ksock/zerocopy.c`. A stream that ends before
+//! is reset, and its requests are flushed when the memory is released (`stream::teardown`).
+//! Otherwise the peer might take what the consumer has written meanwhile for the data.
 //!
 //! An FPDU without a copy has no CRC, and is large. It needs a page for its header and trailer
 //! beside those of the payload, so it is cut where a packet has no room for more.

@@ -5,7 +5,7 @@
 //! A batch may [refer](crate::TxBatch::refer) to such memory. TCP has references to its pages, so
 //! they stay, but whoever has them may write to them only when TCP has released them: when the peer
 //! has acknowledged the bytes, the devices have let go of them, and packets to this host have got a
-//! copy. `rust/ksock/refer.c` has the kernel's means.
+//! copy. `rust/ksock/zerocopy.c` has the kernel's means.
 //!
 //! Each send that refers to memory has a number, from 0 on. TCP releases them in any order.
 

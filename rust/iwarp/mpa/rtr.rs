@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kinds of RTR indications (RFC 6581 s9.2), of which both ends agree on one in connection setup.
-//! The initiator's queue pair sends the RTR itself, as its first FPDU (`rsiw/tx/rtr.rs`).
+//! Ready to Receive (RTR, RFC 6581 s9.2): the kinds of it, and on which one both ends agree in
+//! connection setup. The initiator's queue pair sends it, as its first FPDU (`rsiw/tx/rtr.rs`); its
+//! connection waits for the answer, and the responder's for the RTR (`conn/first_fpdu.rs`).
 
+use super::enhanced::Enhanced;
 use core::ops::{BitAnd, BitOr};
 
 /// A Ready to Receive indication: the zero-length message with which an initiator tells that it is
@@ -67,6 +69,34 @@ impl RtrSet {
             Some(Rtr::Send)
         } else {
             None
+        }
+    }
+
+    //= 6581-9.2-7: 1, the initiator MUST generate one of the negotiated RTR indications.
+    //# a Reply with Control Flag A clear asks for none: `setup::reply_without_peer_to_peer`,
+    //# `tests/vm/cm/initiator.sh:client_server_reply`
+    /// Of what an initiator has offered, what it may send to a responder that answers with `peer`.
+    pub(super) fn allowed_by(self, peer: Enhanced) -> Self {
+        match self & peer.rtr {
+            both if peer.ird == 0 => both.without(Rtr::Read),
+            both => both,
+        }
+    }
+
+    //= 6581-9.2-3: The responder MUST support at least one RTR indication
+    //= 6581-9.2-5: The responder MUST set at least one RTR indication
+    //= 6581-9.2-6: then the responder MUST set at least one RTR
+    /// What a responder that takes this set, or any if it is empty, answers to a peer-to-peer
+    /// initiator that offers `theirs`.
+    ///
+    /// RFC 6581 s9.2: "If the responder does not support any of the initiator-specified RTR
+    /// indication options, then the responder MUST set at least one RTR indication type option it
+    /// supports."
+    pub(super) fn answer_to(self, theirs: Self) -> Self {
+        let mine = if self.is_empty() { Self::ALL } else { self };
+        match mine & theirs {
+            Self::EMPTY => mine,
+            both => both,
         }
     }
 

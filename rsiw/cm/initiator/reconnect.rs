@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A connection that was refused, and is made once more. The machine decides on that
-//! (`rust/iwarp/conn/initiator.rs`); Documentation/connection.md has the reasons.
+//! (`rust/iwarp/conn/retry.rs`); Documentation/connection.md has the reasons.
 
 use super::{attempt::Attempt, begin};
 use crate::cm::{conn::Conn, User};
