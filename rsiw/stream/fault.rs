@@ -155,7 +155,7 @@ impl Stream {
         }
     }
 
-    //= 5040-7.1-1
+    //= 5040-7.1-1, 7306-8.1-2
     /// Tx found that a request cannot be sent, or that one of the peer cannot be answered. Context:
     /// tx.
     pub(super) fn local_fault(self: &Arc<Self>, failed: Failed) {

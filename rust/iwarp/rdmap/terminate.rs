@@ -37,8 +37,6 @@ pub struct Terminate {
 
 impl Terminate {
     //= 7306-8.1-2: In this case, the Error Type and Error Code fields
-    //# pending: the driver, which sends such a Terminate where it cannot make a message, and its
-    //# test
     /// A Terminate without headers, for errors not tied to an incoming message.
     ///
     /// RFC 5040 s7.1 case 1: "the Error Type and Error Code fields are included in the Terminate

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fetchadd ADDRESS PORT: connects, posts a FetchAdd and a Send behind it, and tells how each completes. The peer has
- * told no memory: it is a test's, which refuses.
+ * fetchadd ADDRESS PORT [own]: connects, posts a FetchAdd and a Send behind it, and tells how each completes. The peer has
+ * told no memory: it is a test's, which refuses. With `own` it is this end's memory that there is none of.
  */
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -28,14 +28,16 @@ int main(int argc, char **argv)
 	struct ibv_sge sge;
 	struct ibv_wc wc;
 
-	if (argc != 3)
-		error(2, 0, "fetchadd ADDRESS PORT");
+	if (argc != 3 && argc != 4)
+		error(2, 0, "fetchadd ADDRESS PORT [own]");
 	if (rdma_getaddrinfo(argv[1], argv[2], &hints, &at) || rdma_create_ep(&id, at, NULL, &queues))
 		error(1, errno, "no queue pair");
 	mr = rdma_reg_msgs(id, &memory, sizeof(memory));
 	if (!mr || rdma_connect(id, &depths))
 		error(1, errno, "no connection");
 	sge = (struct ibv_sge){ .addr = (uintptr_t)&memory, .length = sizeof(memory), .lkey = mr->lkey };
+	if (argc == 4)
+		sge.lkey ^= 0x100;
 	fetch.sg_list = &sge;
 	fetch.num_sge = 1;
 	fetch.wr.atomic.remote_addr = 0x1000;

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 
-from peer import Failed, check
+from peer import check, play
 from peer.messages import (ATOMIC, DDP_UNTAGGED, LAST, RDMA_OPERATION, RDMA_PROTECTION, RDMAP, TERMINATE, VERSION,
                            untagged)
 from peer.mpa import C, REPLY, REQUEST, S, frame, receive_frame
@@ -42,6 +42,9 @@ def terminate(kind, code, header, request):
     return untagged(TERMINATE, bytes((kind, code, bits, 0)) + rest, queue=2)
 
 
+OWN = "a request that cannot be made ends the stream without a header"
+
+
 def refuse(listener, what):
     sock, _ = listener.accept()
     with sock:
@@ -52,6 +55,8 @@ def refuse(listener, what):
         while True:
             request = stream.next()
             check(request, "no Atomic Request")
+            if request[:2] == bytes((LAST | VERSION, RDMAP | TERMINATE)):
+                return request
             if request[:2] == bytes((LAST | VERSION, RDMAP | ATOMIC)):
                 break
         if what:
@@ -59,30 +64,41 @@ def refuse(listener, what):
         sock.shutdown(socket.SHUT_WR)
         while sock.recv(4096):
             pass
+    return None
+
+
+def said_by(program):
+    return program.communicate(timeout=60)[0].splitlines()
+
+
+#= 7306-8.1-2
+def cannot_be_made(listener, address, port):
+    with subprocess.Popen(["fetchadd", address, port, "own"], stdout=subprocess.PIPE, text=True) as program:
+        got, said = refuse(listener, None), said_by(program)
+    check(got == untagged(TERMINATE, bytes(4), queue=2), f"another message: {got}")
+    wanted = ["FetchAdd: local protection error", f"Send: {FLUSHED}"]
+    check(said == wanted, f"{said}, not {wanted}")
 
 
 def run(listener, address, port, name):
     what, status = CASES[name]
     with subprocess.Popen(["fetchadd", address, port], stdout=subprocess.PIPE, text=True) as program:
         refuse(listener, what)
-        said = program.communicate(timeout=60)[0].splitlines()
+        said = said_by(program)
     wanted = [f"FetchAdd: {status}", f"Send: {FLUSHED}"]
     check(said == wanted, f"{said}, not {wanted}")
 
 
 def main():
     if sys.argv[1:] == ["--list"]:
-        print("\n".join(CASES))
+        print("\n".join([*CASES, OWN]))
         return
     address, port = sys.argv[1:]
     with socket.create_server((address, int(port))) as listener:
         listener.settimeout(60)
         for name in CASES:
-            try:
-                run(listener, address, port, name)
-                print(f"ok {name}")
-            except (Failed, OSError, subprocess.TimeoutExpired) as e:
-                print(f"# {e}\nnot ok {name}")
+            play(name, run, listener, address, port, name)
+        play(OWN, cannot_be_made, listener, address, port)
 
 
 main()
