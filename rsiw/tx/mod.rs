@@ -244,8 +244,9 @@ impl Tx {
         }
         if total != 0 {
             take(&mut self.ops).count(counters);
-            self.complete(queues);
         }
+        // Requests that needed no message, too.
+        self.complete(queues);
         Step::Sent(total)
     }
 
@@ -278,10 +279,7 @@ impl Tx {
         match self.fill(queues, transport, Source::All, usize::MAX) {
             // A consumer that posts another request while these are sent wakes tx.
             Ok(Filled::Whole) => match self.flush(queues, transport) {
-                Step::Sent(_) => {
-                    self.complete(queues);
-                    self.end_if_drained(queues, peer_done)
-                }
+                Step::Sent(_) => self.end_if_drained(queues, peer_done),
                 stalled => stalled,
             },
             Ok(Filled::Part) if self.batch.is_empty() => {
