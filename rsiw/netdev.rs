@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What becomes of a device when its network device changes, goes away, or moves to another
-//! network namespace. In the last two cases the device goes, too.
+//! network namespace. In the last two cases the device goes, too: `rdma::device` unregisters it,
+//! and [`cm`] ends its connections.
 
 use crate::{cm, link::Links};
 use kernel::sync::Arc;

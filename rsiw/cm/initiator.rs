@@ -4,7 +4,7 @@
 //! and what the machine has done for them ([`iwarp::conn`], [`run`](super::run)).
 //!
 //! A successful [`connect`] leads to exactly one `CONNECT_REPLY`, which takes the [`Attempt`]. An
-//! attempt may take several TCP connections ([`retry`]).
+//! attempt may take several TCP connections ([`reconnect`]).
 
 pub(super) mod attempt;
 mod reconnect;

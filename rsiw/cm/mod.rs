@@ -22,9 +22,9 @@
 //! - [`removal`]: the connections of a device that goes.
 //! - [`conn`]: the connection: its socket, its events, its actor, its callbacks; [`user`]: the
 //!   trait of a stream's user, which the queue pair implements.
-//! - [`open`], [`terms`], [`frame`], [`registry`]: making sockets, what MPA frames offer, moving
+//! - [`sockets`], [`offer`], [`frame`], [`registry`]: making sockets, what MPA frames offer, moving
 //!   them, the device's connections.
-//! - [`secure`]: TLS between TCP and MPA; [`pace`]: how many handshakes at a time.
+//! - [`tls`]: TLS between TCP and MPA; [`pace`]: how many handshakes at a time.
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
 //!

@@ -26,7 +26,7 @@
 //! completes of a queue pair whose program expects InfiniBand, [`placed`] tells.
 //!
 //! The queue may end at a position: tx takes no request from there on, because of an orderly close
-//! ([`SendQueue::end_here`]), or while the program holds the queue ([`hold`]).
+//! ([`SendQueue::end_here`]), or while the program holds the queue ([`sqd`]).
 //!
 //! Tx takes elements out of a process' ring, and fills their slots, without the lock. This is safe
 //! because no other actor changes a slot from `sent` on, with one exception: rx changes that of an

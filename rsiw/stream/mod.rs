@@ -11,9 +11,9 @@
 //! - [`sched`]: which thread runs tx, and for how long.
 //! - [`receive`], [`bulk`]: which thread receives, and when.
 //! - [`fault`]: faults of a connection. [`teardown`]: the way to ERROR, and the end.
-//! - [`hold`]: the send queue drains, and is held.
+//! - [`sqd`]: the send queue drains, and is held.
 //! - [`notify`]: the consumer's calls for completions.
-//! - [`poll`]: a timer for events of which nobody tells.
+//! - [`poll_timer`]: a timer for events of which nobody tells.
 //! - [`reset`]: the way back from ERROR, for another connection.
 //! - [`limits`]: the peer's rights, and the number of RDMA Reads, as the consumer limits them.
 //!

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Teardown: the way to ERROR, which stops tx and rx and then flushes the queues, and the end of
-//! the queue pair. What a process posts later is flushed in [`poll`](super::poll), also with
-//! `teardown` locked; what a kernel consumer posts completes at once.
+//! the queue pair. What a process posts later is flushed by the [timer](super::poll_timer), also
+//! with `teardown` locked; what a kernel consumer posts completes at once.
 
 use super::{Conn, Sender, Stream, Teardown};
 use crate::{

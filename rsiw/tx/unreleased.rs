@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The requests that wait until TCP has released memory of their consumer; see
-//! [`zerocopy`](super::refer).
+//! [`zerocopy`](super::zerocopy).
 
 use crate::{queue::Seq, transport::Transport};
 use kernel::{alloc::Flags, prelude::*};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! TLS handshakes, which a process makes for the kernel: tlshd, of the socket's network namespace.
+//! Whether a connection has TLS, its user decides.
 //!
 //! C header: [`include/net/handshake.h`](srctree/include/net/handshake.h).
 

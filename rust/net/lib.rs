@@ -9,7 +9,7 @@
 //! - [`io`]: sends, and reads without a copy from within the callback.
 //! - [`handshake`], [`tls`]: TLS between TCP and that protocol. [`keys`]: pre-shared keys for it.
 //! - [`TxBatch`]: a long batch of bytes in page fragments, which TCP sends without another copy.
-//!   [`refer`]: when TCP has released memory of others that is in one.
+//!   [`zerocopy`]: when TCP has released memory of others that is in one.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which attempts to connect are repeated, with another TCP connection.
+//! Which attempts to connect are repeated, with another TCP connection. The driver makes it
+//! (`rsiw/cm/initiator/reconnect.rs`).
 //!
 //! A responder may close the connection because of the reserved bit that offers large FPDUs, though
 //! RFC 5044 section 7.1.1 has it ignore the bit; or because it knows only MPA revision 1. Nothing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The terms of a connection, offered, asked for and agreed on (RFC 5044 s7.1.2, RFC 6581 s9).
+//! The terms of a connection, offered, asked for and agreed on (RFC 5044 s7.1.2, RFC 6581 s9),
+//! among them whether there are CRCs. What the driver offers is in `rsiw/cm/offer.rs`.
 
 use core::fmt;
 
