@@ -147,10 +147,10 @@ def check_loadable(system, report):
 
 
 def check_helpers(system, report):
-    for name, why in (("ib_uverbs", "programs cannot open RDMA devices"),
-                      ("rdma_ucm", "librdmacm cannot connect or listen"),
-                      ("iw_cm", "iWARP devices cannot connect")):
-        if loaded(system, name):
+    # What each brings tells of one that is a part of the kernel. (rsiw cannot be loaded without iw_cm.)
+    for name, brings, why in (("ib_uverbs", "/sys/class/infiniband_verbs", "programs cannot open RDMA devices"),
+                              ("rdma_ucm", "/sys/class/misc/rdma_cm", "librdmacm cannot connect or listen")):
+        if loaded(system, name) or system.exists(brings):
             report.ok("modules", f"{name} is loaded")
         else:
             report.fail("modules", f"{name} is not loaded: {why}", f"sudo modprobe {name}")

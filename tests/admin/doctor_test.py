@@ -31,11 +31,11 @@ class Command(Case):
             self.assertEqual(raised.exception.code, 64, wrong)
 
     def test_json(self):
-        del self.system.files["/sys/module/iw_cm"]
+        del self.system.files["/sys/module/rdma_ucm"]
         said = json.loads(self.examine("--json", "--quiet"))
         self.assertEqual(said, {"status": 2, "findings": [{
-            "level": "FAIL", "topic": "modules", "text": "iw_cm is not loaded: iWARP devices cannot connect",
-            "mend": ["sudo modprobe iw_cm"]}]})
+            "level": "FAIL", "topic": "modules", "text": "rdma_ucm is not loaded: librdmacm cannot connect or listen",
+            "mend": ["sudo modprobe rdma_ucm"]}]})
 
     def test_warnings_only(self):
         self.report.warn("a", "b")
@@ -174,10 +174,16 @@ class Module(Case):
         self.finds(1, "warn siw", "sudo rmmod siw")
 
     def test_modules_for_programs(self):
-        for name in ("ib_uverbs", "rdma_ucm", "iw_cm"):
+        for name in ("ib_uverbs", "rdma_ucm"):
             self.setUp()
             del self.system.files[f"/sys/module/{name}"]
             self.finds(2, f"FAIL modules +{name}", f"sudo modprobe {name}")
+
+    def test_modules_that_are_a_part_of_the_kernel(self):
+        for name in ("ib_uverbs", "rdma_ucm"):
+            del self.system.files[f"/sys/module/{name}"]
+        self.system.files.update({"/sys/class/infiniband_verbs": "", "/sys/class/misc/rdma_cm": ""})
+        self.assertNotIn("FAIL", self.examine())
 
 
 class Links(Case):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 240
+# kernel: stock
 # pairs: rsiw,rsiw
 #
 # The commands that README, the user guide and the manual pages show work as they are printed there. Hosts have
