@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection setup: of two engines with each other, and of an engine with arbitrary bytes.
+//! Connection setup: of two engines with each other, and of an engine with arbitrary bytes; and
+//! queue pairs that are called by name.
 
 #![no_main]
 
@@ -11,6 +12,10 @@ fuzz_target!(|data: &[u8]| {
     let Some((mode, rest)) = data.split_first() else {
         return;
     };
+    if mode & 0x80 != 0 {
+        // A call by name, of this version.
+        return setup::call(&[b"rsRC\x02", rest].concat());
+    }
     match mode & 3 {
         0 => setup::run(&mut Entropy::new(rest)),
         1 => setup::feed(&mut Entropy::new(rest), rest),

@@ -2,6 +2,7 @@
 
 //! Connection setup: of two engines with each other, and of an engine with arbitrary bytes.
 
+use iwarp::conn::names::{Call, Names, Refusal, Role, Verdict};
 use iwarp::mpa::{
     Agreed, FrameKind, FrameReader, Initiator, Limits, MpaError, Offer, Remedy, Responder, Rtr,
     RtrSet, FRAME_MAX, NO_NEGOTIATION,
@@ -178,6 +179,7 @@ pub fn feed(e: &mut Entropy, stream: &[u8]) {
                 let (agreed, len) = responder.accept(&offer, &mut buf).expect("Reply");
                 assert!(len <= FRAME_MAX);
                 assert_eq!(agreed.crc, offer.crc || frame.crc());
+                call(frame.private_data());
             }
             FrameKind::Reply => {
                 let (initiator, _) = Initiator::request(&offer, &mut buf).expect("Request");
@@ -188,5 +190,38 @@ pub fn feed(e: &mut Entropy, stream: &[u8]) {
                 }
             }
         }
+    }
+}
+
+/// Private data that may be a call by name: only the queue pair that it names, which expects the
+/// one that calls, admits it, and only from and to the addresses that it names.
+pub fn call(data: &[u8]) {
+    let Some(call) = Call::read(data) else {
+        return;
+    };
+    let mut again = call.to_bytes();
+    // Flags have no meaning.
+    again[5] = data[5];
+    assert_eq!(again, data);
+    let (to, from) = (call.to.gid, call.from.gid);
+    let expected = Names {
+        ours: call.to,
+        theirs: call.from,
+    };
+    let mut other = expected;
+    other.theirs.qpn ^= 1;
+    let calls = expected.role() == Role::Responder;
+    let refused = Verdict::Refuse(Refusal::Role);
+    let verdict = |good| if calls { good } else { refused };
+    let by_name = Verdict::Refuse(Refusal::Name);
+    assert_eq!(
+        call.judge(&to, &from, Some(&expected)),
+        verdict(Verdict::Admit)
+    );
+    assert_eq!(call.judge(&to, &from, Some(&other)), verdict(by_name));
+    assert_eq!(call.judge(&to, &from, None), verdict(Verdict::Park));
+    if to != from {
+        let strange = call.judge(&from, &to, Some(&expected));
+        assert_eq!(strange, Verdict::Refuse(Refusal::Address));
     }
 }
