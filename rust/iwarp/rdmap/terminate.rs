@@ -200,7 +200,7 @@ impl Terminate {
     /// itself is incomplete.
     pub fn parse(b: &[u8]) -> Option<Self> {
         let (control, mut rest) = b.split_first_chunk::<CONTROL_LEN>()?;
-        let (code, hdrct) = read_control(*control);
+        let (code, hdrct, is_siws) = read_control(*control);
         let mut term = Self::new(code);
 
         if hdrct & (M | D) != 0 {
@@ -219,26 +219,28 @@ impl Terminate {
         }
         if hdrct & R != 0 {
             term.rdma = rest.first_chunk().copied();
+            // In the place of the Read's number siw has its length.
+            term.ddp = term.ddp.filter(|_| !is_siws);
         }
         Some(term)
     }
 }
 
-/// Error and HdrCt bits of a Terminate Control field.
+/// Error and HdrCt bits of a Terminate Control field; and whether it is siw's.
 ///
 /// The kernel's siw, on a little-endian processor, has the fields of a byte in reverse order:
 /// Layer and Error Type, and M, D and R in the last bits of theirs (its `struct iwarp_terminate`).
 /// It is told by these bits, which RFC 5040 has be zero, or by an error that does not exist
 /// otherwise.
-fn read_control([kind, code, bits, reserved]: [u8; CONTROL_LEN]) -> (TermCode, u8) {
+fn read_control([kind, code, bits, reserved]: [u8; CONTROL_LEN]) -> (TermCode, u8, bool) {
     const HDRCT: u8 = M | D | R;
     let told = TermCode::from_bits([kind, code]);
     let siws = TermCode::from_bits([kind.rotate_left(4), code]);
     let (hdrct, others) = (bits.reverse_bits(), bits & !HDRCT.reverse_bits());
     if (others, reserved) == (0, 0) && (hdrct != 0 || !told.is_defined()) && siws.is_defined() {
-        (siws, hdrct)
+        (siws, hdrct & HDRCT, true)
     } else {
-        (told, bits & HDRCT)
+        (told, bits & HDRCT, false)
     }
 }
 

@@ -312,17 +312,19 @@ pub(crate) fn reserved_bits_of_terminate() -> Outcome {
 
 /// What siw sends, on a little-endian processor: the fields of each byte are in reverse order.
 pub(crate) fn of_siw() -> Outcome {
-    let request = untagged(LAST, op::ATOMIC_REQUEST, 1, 7, 0, &[]);
-    let cases: [(&[u8], TermCode, bool); 6] = [
+    let request = untagged(LAST, op::ATOMIC_REQUEST, 1, 7, 0, &[0; 28]);
+    let cases: [(&[u8], TermCode, bool); 7] = [
         (&[0x20, 6, 3, 0], TermCode::UNEXPECTED_OPCODE, true),
         (&[0x10, 2, 3, 0], TermCode::READ_ACCESS, true),
         (&[0x11, 0, 3, 0], TermCode::TAGGED_INVALID_STAG, true),
         (&[0x21, 2, 3, 0], TermCode::NO_BUFFER, true),
+        // Of a Read, the number is none.
+        (&[0x10, 2, 7, 0], TermCode::READ_ACCESS, false),
         (&[0x02, 2, 0, 0], TermCode::MPA_CRC, false),
         // What may come from others stays what it is.
         (&[0x20, 6, 0, 0], TermCode::MPA_INSUFFICIENT_IRD, false),
     ];
-    for (control, code, has_header) in cases {
+    for (control, code, has_number) in cases {
         let header = Wire::new().bytes(control).u16(36).bytes(request.get());
         let mut probe = Probe::new();
         check!(verdict(&terminate(&header), &mut probe).is_ok());
@@ -331,8 +333,8 @@ pub(crate) fn of_siw() -> Outcome {
             return Ok(());
         };
         check_eq!(got.code(), code);
-        let msn = has_header.then_some(Msn(7));
-        check_eq!(got.read_msn(), msn);
+        check_eq!(got.read_msn(), has_number.then_some(Msn(7)));
+        check_eq!(got.read_request().is_some(), control[2] == 7);
     }
     Ok(())
 }
