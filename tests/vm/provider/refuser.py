@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 
-from peer import check, play
+from peer import Failed, check, play
 from peer.messages import (ATOMIC, DDP_UNTAGGED, LAST, RDMA_OPERATION, RDMA_PROTECTION, RDMAP, TERMINATE, VERSION,
                            untagged)
 from peer.mpa import C, REPLY, REQUEST, S, frame, receive_frame
@@ -68,7 +68,11 @@ def refuse(listener, what):
 
 
 def said_by(program):
-    return program.communicate(timeout=60)[0].splitlines()
+    try:
+        return program.communicate(timeout=60)[0].splitlines()
+    except subprocess.TimeoutExpired:
+        program.kill()
+        raise Failed("the program does not end") from None
 
 
 #= 7306-8.1-2
