@@ -72,7 +72,7 @@ pub(crate) trait Transport {
     /// With TLS: `close_notify` came before the FIN. Context: any.
     fn eof_is_trusted(&self) -> bool;
 
-    /// Tells that more than a segment comes at a time, so that each need not be acknowledged.
+    /// Tells that what comes is no message alone, so that each packet need not be acknowledged.
     /// Context: any, socket locked.
     fn leave_quickack(&self, sk: &mut LockedSock);
 }

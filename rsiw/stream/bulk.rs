@@ -17,6 +17,9 @@ const WINDOW_BITS: u32 = 3;
 /// Bytes in one window that make a stream fast: 16 MiB/s.
 const FAST: u32 = 128 << 10;
 
+/// Bytes in one window by which a message is not alone in it.
+const BUSY: u32 = 256;
+
 /// If so many bytes come at once, receive offload has joined packets.
 const JOINED: usize = 8 << 10;
 
@@ -55,10 +58,10 @@ impl BulkDetector {
         self.turn(now) >= FAST || self.was_fast.load(Relaxed)
     }
 
-    /// Whether this window has bytes already, so that what comes at `now` is none for itself.
-    /// Context: socket locked.
+    /// Whether some short messages, or a long one that no receive offload has joined, have come in
+    /// the window of the time `now`. Context: socket locked.
     pub(super) fn is_busy(&self, now: u32) -> bool {
-        self.turn(now) != 0
+        self.turn(now) >= BUSY
     }
 
     /// Begins a window if the last one is over at `now`. Returns the bytes in the current one.

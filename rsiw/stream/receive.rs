@@ -74,10 +74,13 @@ impl Stream {
         let (here, now) = (transport.works_in_callback(), kext::jiffies_ms());
         // More than a segment comes at a time, so this is no slow start that each acknowledgment
         // would help. (Where many connections take turns, each turn begins after an idle time,
-        // behind which TCP expects a slow start.) Or one message comes after the other, and TCP
+        // behind which TCP expects a slow start.) Or it is one of many short messages, of which TCP
         // would acknowledge each for itself, as it is read at once.
-        let long = unread > SHORT && unread > transport.segment_len() as usize;
-        if long || self.bulk_detector.is_busy(now) {
+        let joins = match unread {
+            ..=SHORT => self.bulk_detector.is_busy(now),
+            _ => unread > transport.segment_len() as usize,
+        };
+        if joins {
             transport.leave_quickack(sk);
         }
         let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast(now);

@@ -92,7 +92,7 @@ impl Released {
     }
 }
 
-#[kunit_tests(rsiw_net_refer)]
+#[kunit_tests(rsiw_net_zerocopy)]
 mod tests {
     use super::*;
 

@@ -43,7 +43,7 @@ for suite in golden golden_extensions framing rules_mpa rules_ddp rules_order ru
 done
 for suite in rdma_ring kext_idtable kext_tx_lock kext_revocable rdma_blocks rdma_qp rdma_runs kext_work kext_workqueue kext_hrtimer rdma_span rdma_local rdma_wqe kext_copy \
 	rsiw_cpu_share rsiw_ring rsiw_cq rsiw_pd rsiw_region rsiw_window rsiw_wr rsiw_tls_names rsiw_net_keys rsiw_net_tls rsiw_net_name rsiw_net_identity \
-	rsiw_cm_silent rsiw_cm_backlog rsiw_cm_setup rsiw_rx_late rsiw_queue_rnr rsiw_stream_retry rsiw_stream_silent rsiw_net rsiw_net_partial rsiw_net_pool rsiw_net_info rsiw_net_batch rsiw_net_refer rsiw_net_refusals; do
+	rsiw_cm_silent rsiw_cm_backlog rsiw_cm_setup rsiw_rx_late rsiw_queue_rnr rsiw_stream_retry rsiw_stream_silent rsiw_net rsiw_net_partial rsiw_net_pool rsiw_net_info rsiw_net_batch rsiw_net_zerocopy rsiw_net_refusals; do
 	expected "$suite"
 done
 # All suites of the module have run, and the list above has them all.

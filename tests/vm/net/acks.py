@@ -35,7 +35,7 @@ def answers(peer, pause):
 
 
 def in_a_row(address, port):
-    count = answers(Peer(address, port), 0.0005)
+    count = answers(Peer(address, port), 0.0001)
     print(f"# {count} packets")
     check(count <= 0.7 * MESSAGES, "TCP acknowledges each message")
 
