@@ -65,7 +65,8 @@ add_counts() {
 	local line
 	line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1)
 	if [ -z "$line" ]; then
-		FAILED=$((FAILED + 1))
+		check "what $(basename "$1") is of has come to its end" false
+		tail -n 5 "$1" | sed 's/^/     | /'
 		return
 	fi
 	# shellcheck disable=SC2046 # the digits are words
