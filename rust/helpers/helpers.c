@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * C that Rust cannot call, as functions: inlines and macros one by one (kernel.c,
- * rdma.c), and for sockets whole steps (../ksock). Each function is named rust_helper_ and
- * a name, and Rust sees it under that name.
+ * rdma.c), each named rust_helper_ and a name, under which Rust sees it. And whole
+ * steps of sockets (../ksock).
  */
 
 #include "kernel.c"

@@ -8,12 +8,12 @@
 
 #include "ksock.h"
 
-void rust_helper_ksock_lock(struct sock *sk)
+void ksock_lock(struct sock *sk)
 {
 	lock_sock(sk);
 }
 
-void rust_helper_ksock_unlock(struct sock *sk)
+void ksock_unlock(struct sock *sk)
 {
 	release_sock(sk);
 }
@@ -58,7 +58,7 @@ static void ksock_data_ready(struct sock *sk)
 }
 
 /* For the lock's holder, if TCP called data_ready while it was busy. */
-void rust_helper_ksock_look_again(struct sock *sk)
+void ksock_look_again(struct sock *sk)
 {
 	ksock_data_ready(sk);
 }
@@ -182,7 +182,7 @@ static void ksock_save(struct sock *sk, struct ksock_hooks *hooks)
 }
 
 /* Call this and the next two with the socket lock held. */
-int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
+int ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
 {
 	int ret = -EBUSY;
 
@@ -200,8 +200,8 @@ int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks)
 	return ret;
 }
 
-int rust_helper_ksock_attach_listener(struct sock *sk,
-				      struct ksock_hooks *hooks)
+int ksock_attach_listener(struct sock *sk,
+			  struct ksock_hooks *hooks)
 {
 	int ret = -EBUSY;
 
@@ -220,7 +220,7 @@ int rust_helper_ksock_attach_listener(struct sock *sk,
  * find no hooks. The timer, which is set under the socket lock, is not set again:
  * the caller may free them on return.
  */
-void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
+void ksock_detach(struct sock *sk, struct ksock_hooks *hooks)
 {
 	sock_owned_by_me(sk);
 	write_lock_bh(&sk->sk_callback_lock);

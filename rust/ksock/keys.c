@@ -16,7 +16,7 @@
 #include <linux/string.h>
 
 /* Rights as .nvme has them: processes of root put keys into it, tlshd's among them read. */
-int rust_helper_ksock_keyring_alloc(const char *name, struct key **res)
+int ksock_keyring_alloc(const char *name, struct key **res)
 {
 	struct key *keyring;
 
@@ -31,14 +31,14 @@ int rust_helper_ksock_keyring_alloc(const char *name, struct key **res)
 }
 
 /* A process may have a link to the keyring. It finds nothing in it afterwards. */
-void rust_helper_ksock_keyring_free(struct key *keyring)
+void ksock_keyring_free(struct key *keyring)
 {
 	key_revoke(keyring);
 	key_put(keyring);
 }
 
 /* The numbers of the first @n keys of the keyring; returns how many they are. */
-int rust_helper_ksock_keyring_list(struct key *keyring, int *serials, unsigned int n)
+int ksock_keyring_list(struct key *keyring, int *serials, unsigned int n)
 {
 	long size;
 
@@ -55,7 +55,7 @@ int rust_helper_ksock_keyring_list(struct key *keyring, int *serials, unsigned i
  * process that made them. Returns the length; 0 for other keys, and for names
  * that have no room.
  */
-int rust_helper_ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len)
+int ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len)
 {
 	struct key *key = key_lookup(serial);
 	size_t n = 0;
@@ -76,20 +76,20 @@ int rust_helper_ksock_psk_name(int serial, const struct sock *sk, char *buf, siz
 
 #else /* A kernel without keys has an empty keyring. */
 
-int rust_helper_ksock_keyring_alloc(const char *name, struct key **res)
+int ksock_keyring_alloc(const char *name, struct key **res)
 {
 	*res = NULL;
 	return 0;
 }
 
-void rust_helper_ksock_keyring_free(struct key *keyring) {}
+void ksock_keyring_free(struct key *keyring) {}
 
-int rust_helper_ksock_keyring_list(struct key *keyring, int *serials, unsigned int n)
+int ksock_keyring_list(struct key *keyring, int *serials, unsigned int n)
 {
 	return 0;
 }
 
-int rust_helper_ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len)
+int ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len)
 {
 	return 0;
 }

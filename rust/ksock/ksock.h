@@ -65,109 +65,108 @@ struct ksock_hooks {
 	void (*saved_error_report)(struct sock *sk);
 };
 
-struct net *rust_helper_ksock_net_init(void);
-struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev);
-void rust_helper_ksock_net_put(struct net *net);
-bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port);
+struct net *ksock_net_init(void);
+struct net *ksock_net_of_netdev(const struct net_device *dev);
+void ksock_net_put(struct net *net);
+bool ksock_net_ephemeral_port(const struct net *net, u16 port);
 
-int rust_helper_ksock_create(struct net *net, int family, struct socket **res);
-int rust_helper_ksock_accept(struct socket *listener, struct socket **res);
-bool rust_helper_ksock_has_connection(const struct sock *listener);
-void rust_helper_ksock_inherit(struct sock *sk, const struct sock *from);
-int rust_helper_ksock_bind_to_device(struct sock *sk, int ifindex);
-void rust_helper_ksock_bind_to_l3_master(struct sock *sk, int ifindex);
-void rust_helper_ksock_share_port(struct sock *sk);
-int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len);
-int rust_helper_ksock_bind_as_kernel(struct socket *sock, const void *addr,
-				     int len);
-int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len);
-int rust_helper_ksock_set_tos(struct socket *sock, u8 tos);
-int rust_helper_ksock_set_v6only(struct socket *sock);
-void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms);
-int rust_helper_ksock_state(const struct socket *sock);
-int rust_helper_ksock_take_error(struct socket *sock);
-u32 rust_helper_ksock_mss(const struct sock *sk);
-u16 rust_helper_ksock_gso_segs(const struct sock *sk);
-u32 rust_helper_ksock_unread(const struct sock *sk);
-void rust_helper_ksock_leave_quickack(struct sock *sk);
-u32 rust_helper_ksock_unsent(const struct sock *sk);
-u32 rust_helper_ksock_unacked(const struct sock *sk);
-u64 rust_helper_ksock_bytes_acked(const struct sock *sk);
-u32 rust_helper_ksock_last_ack_ms(const struct sock *sk);
-u64 rust_helper_ksock_bytes_received(const struct sock *sk);
-bool rust_helper_ksock_writable(const struct socket *sock);
-struct sock *rust_helper_ksock_sk(const struct socket *sock);
-void rust_helper_ksock_abort(struct socket *sock);
+int ksock_create(struct net *net, int family, struct socket **res);
+int ksock_accept(struct socket *listener, struct socket **res);
+bool ksock_has_connection(const struct sock *listener);
+void ksock_inherit(struct sock *sk, const struct sock *from);
+int ksock_bind_to_device(struct sock *sk, int ifindex);
+void ksock_bind_to_l3_master(struct sock *sk, int ifindex);
+void ksock_share_port(struct sock *sk);
+int ksock_bind(struct socket *sock, const void *addr, int len);
+int ksock_bind_as_kernel(struct socket *sock, const void *addr,
+			 int len);
+int ksock_connect(struct socket *sock, const void *addr, int len);
+int ksock_set_tos(struct socket *sock, u8 tos);
+int ksock_set_v6only(struct socket *sock);
+void ksock_set_rto_max(struct sock *sk, u32 ms);
+int ksock_state(const struct socket *sock);
+int ksock_take_error(struct socket *sock);
+u32 ksock_mss(const struct sock *sk);
+u16 ksock_gso_segs(const struct sock *sk);
+u32 ksock_unread(const struct sock *sk);
+void ksock_leave_quickack(struct sock *sk);
+u32 ksock_unsent(const struct sock *sk);
+u32 ksock_unacked(const struct sock *sk);
+u64 ksock_bytes_acked(const struct sock *sk);
+u32 ksock_last_ack_ms(const struct sock *sk);
+u64 ksock_bytes_received(const struct sock *sk);
+bool ksock_writable(const struct socket *sock);
+struct sock *ksock_sk(const struct socket *sock);
+void ksock_abort(struct socket *sock);
 
-void rust_helper_ksock_lock(struct sock *sk);
-void rust_helper_ksock_unlock(struct sock *sk);
-int rust_helper_ksock_attach(struct sock *sk, struct ksock_hooks *hooks);
-int rust_helper_ksock_attach_listener(struct sock *sk,
-				      struct ksock_hooks *hooks);
-void rust_helper_ksock_detach(struct sock *sk, struct ksock_hooks *hooks);
-void rust_helper_ksock_look_again(struct sock *sk);
+void ksock_lock(struct sock *sk);
+void ksock_unlock(struct sock *sk);
+int ksock_attach(struct sock *sk, struct ksock_hooks *hooks);
+int ksock_attach_listener(struct sock *sk,
+			  struct ksock_hooks *hooks);
+void ksock_detach(struct sock *sk, struct ksock_hooks *hooks);
+void ksock_look_again(struct sock *sk);
 
-int rust_helper_ksock_read(struct sock *sk, void *ctx,
-			   size_t (*chunk)(void *ctx, const u8 *data,
-					   size_t len));
-u64 rust_helper_ksock_cookie(struct sock *sk);
-u32 rust_helper_ksock_retransmits(const struct sock *sk);
-u32 rust_helper_ksock_out_of_order(const struct sock *sk);
-bool rust_helper_ksock_at_eof(const struct sock *sk);
-int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len);
-int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   struct page_frag *frag, int *segment_offset, bool end);
-int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, int *segment_offset,
-				 bool end);
-int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  struct page_frag *frag, int *segment_offset, bool end);
-int rust_helper_ksock_send_pages_locked(struct sock *sk,
-					const struct bio_vec *pages,
-					unsigned int count, size_t len,
-					int *segment_offset, bool end);
+int ksock_read(struct sock *sk, void *ctx,
+	       size_t (*chunk)(void *ctx, const u8 *data, size_t len));
+u64 ksock_cookie(struct sock *sk);
+u32 ksock_retransmits(const struct sock *sk);
+u32 ksock_out_of_order(const struct sock *sk);
+bool ksock_at_eof(const struct sock *sk);
+int ksock_recv(struct socket *sock, void *buf, size_t len);
+int ksock_send(struct sock *sk, const void *buf, size_t len,
+	       struct page_frag *frag, int *segment_offset, bool end);
+int ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
+		     unsigned int count, size_t len, int *segment_offset,
+		     bool end);
+int ksock_send_locked(struct sock *sk, const void *buf, size_t len,
+		      struct page_frag *frag, int *segment_offset, bool end);
+int ksock_send_pages_locked(struct sock *sk,
+			    const struct bio_vec *pages,
+			    unsigned int count, size_t len,
+			    int *segment_offset, bool end);
 
-bool rust_helper_ksock_may_refer(struct sock *sk);
-struct page *rust_helper_ksock_page_of(const void *addr);
-int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *pages,
-				     unsigned int count, size_t len, bool end);
-u32 rust_helper_ksock_referred(const struct sock *sk);
-bool rust_helper_ksock_released(struct sock *sk, u32 *first, u32 *last);
+bool ksock_may_refer(struct sock *sk);
+struct page *ksock_page_of(const void *addr);
+int ksock_send_referring(struct sock *sk, const struct bio_vec *pages,
+			 unsigned int count, size_t len, bool end);
+u32 ksock_referred(const struct sock *sk);
+bool ksock_released(struct sock *sk, u32 *first, u32 *last);
 
-int rust_helper_ksock_give_file(struct socket *sock, const char *peer);
-void rust_helper_ksock_hold(struct sock *sk);
-void rust_helper_ksock_put(struct sock *sk);
-void rust_helper_ksock_release(struct socket *sock, bool asked);
-int rust_helper_ksock_peek(struct socket *sock, u8 *byte);
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
-				    int psk, unsigned int timeout_ms,
-				    void (*done)(void *data, int status, int peer), void *data);
-bool rust_helper_ksock_tls_cancel(struct sock *sk);
-void rust_helper_ksock_tls_done_returned(void);
-bool rust_helper_ksock_tls_is_on(const struct sock *sk);
-u16 rust_helper_ksock_tls_cipher(const struct sock *sk);
-bool rust_helper_ksock_tls_is_behind(const struct sock *sk);
-int rust_helper_ksock_tls_close_notify(struct sock *sk);
-int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len);
-int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
-				     unsigned int count, size_t len);
-int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type);
-int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
-			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
-			       bool *stopped);
-int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der);
+int ksock_give_file(struct socket *sock, const char *peer);
+void ksock_hold(struct sock *sk);
+void ksock_put(struct sock *sk);
+void ksock_release(struct socket *sock, bool asked);
+int ksock_peek(struct socket *sock, u8 *byte);
+int ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+			int psk, unsigned int timeout_ms,
+			void (*done)(void *data, int status, int peer), void *data);
+bool ksock_tls_cancel(struct sock *sk);
+void ksock_tls_done_returned(void);
+bool ksock_tls_is_on(const struct sock *sk);
+u16 ksock_tls_cipher(const struct sock *sk);
+bool ksock_tls_is_behind(const struct sock *sk);
+int ksock_tls_close_notify(struct sock *sk);
+int ksock_tls_send(struct sock *sk, const void *buf, size_t len);
+int ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+			 unsigned int count, size_t len);
+int ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type);
+int ksock_tls_read(struct sock *sk, void *ctx,
+		   size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+		   bool *stopped);
+int ksock_key_owner(int serial, u8 *buf, size_t len, bool *der);
 
-int rust_helper_ksock_keyring_alloc(const char *name, struct key **res);
-void rust_helper_ksock_keyring_free(struct key *keyring);
-int rust_helper_ksock_keyring_list(struct key *keyring, int *serials, unsigned int n);
-int rust_helper_ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len);
+int ksock_keyring_alloc(const char *name, struct key **res);
+void ksock_keyring_free(struct key *keyring);
+int ksock_keyring_list(struct key *keyring, int *serials, unsigned int n);
+int ksock_psk_name(int serial, const struct sock *sk, char *buf, size_t len);
 
-struct page *rust_helper_ksock_page_alloc(bool atomic);
-void rust_helper_ksock_page_get(struct page *page);
-void rust_helper_ksock_page_put(struct page *page);
-size_t rust_helper_ksock_page_size(struct page *page);
-bool rust_helper_ksock_page_exclusive(struct page *page);
-bool rust_helper_ksock_page_of_reserve(struct page *page);
-void *rust_helper_ksock_page_address(struct page *page);
+struct page *ksock_page_alloc(bool atomic);
+void ksock_page_get(struct page *page);
+void ksock_page_put(struct page *page);
+size_t ksock_page_size(struct page *page);
+bool ksock_page_exclusive(struct page *page);
+bool ksock_page_of_reserve(struct page *page);
+void *ksock_page_address(struct page *page);
 
 #endif /* RUST_KSOCK_KSOCK_H */

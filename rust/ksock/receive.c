@@ -9,13 +9,13 @@
 #include "ksock.h"
 
 /* Bytes that were received and not read. Call it with the socket locked. */
-u32 rust_helper_ksock_unread(const struct sock *sk)
+u32 ksock_unread(const struct sock *sk)
 {
 	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq;
 }
 
 /* What TCP_QUICKACK of 0 does. Call it with the socket locked. */
-void rust_helper_ksock_leave_quickack(struct sock *sk)
+void ksock_leave_quickack(struct sock *sk)
 {
 	inet_csk_enter_pingpong_mode(sk);
 }
@@ -81,9 +81,8 @@ static int ksock_read_skb(read_descriptor_t *desc, struct sk_buff *skb,
 	return taken;
 }
 
-int rust_helper_ksock_read(struct sock *sk, void *ctx,
-			   size_t (*chunk)(void *ctx, const u8 *data,
-					   size_t len))
+int ksock_read(struct sock *sk, void *ctx,
+	       size_t (*chunk)(void *ctx, const u8 *data, size_t len))
 {
 	struct ksock_reader reader = { .ctx = ctx, .chunk = chunk };
 	read_descriptor_t desc = { .count = 1 };
@@ -102,13 +101,13 @@ int rust_helper_ksock_read(struct sock *sk, void *ctx,
 	return ret;
 }
 
-bool rust_helper_ksock_at_eof(const struct sock *sk)
+bool ksock_at_eof(const struct sock *sk)
 {
 	return skb_queue_empty(&sk->sk_receive_queue) &&
 	       (sk->sk_shutdown & RCV_SHUTDOWN || sk->sk_state == TCP_CLOSE);
 }
 
-int rust_helper_ksock_recv(struct socket *sock, void *buf, size_t len)
+int ksock_recv(struct socket *sock, void *buf, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = buf, .iov_len = len };

@@ -136,8 +136,8 @@ static int ksock_flags(bool end)
  * Unless @end, bytes that do not fill a segment leave it open. TCP may hold it
  * back while the device is busy (tcp_should_autocork()).
  */
-int rust_helper_ksock_send(struct sock *sk, const void *buf, size_t len,
-			   struct page_frag *frag, int *segment_offset, bool end)
+int ksock_send(struct sock *sk, const void *buf, size_t len,
+	       struct page_frag *frag, int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
@@ -157,9 +157,9 @@ static void ksock_of_pages(struct msghdr *msg, const struct bio_vec *pages,
 	iov_iter_bvec(&msg->msg_iter, ITER_SOURCE, pages, count, len);
 }
 
-int rust_helper_ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
-				 unsigned int count, size_t len, int *segment_offset,
-				 bool end)
+int ksock_send_pages(struct sock *sk, const struct bio_vec *pages,
+		     unsigned int count, size_t len, int *segment_offset,
+		     bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
@@ -185,8 +185,8 @@ static int ksock_send_atomic(struct sock *sk, struct msghdr *msg, size_t len,
 	return ret;
 }
 
-int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
-				  struct page_frag *frag, int *segment_offset, bool end)
+int ksock_send_locked(struct sock *sk, const void *buf, size_t len,
+		      struct page_frag *frag, int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
@@ -195,10 +195,10 @@ int rust_helper_ksock_send_locked(struct sock *sk, const void *buf, size_t len,
 	return ksock_send_atomic(sk, &msg, len, frag, segment_offset);
 }
 
-int rust_helper_ksock_send_pages_locked(struct sock *sk,
-					const struct bio_vec *pages,
-					unsigned int count, size_t len,
-					int *segment_offset, bool end)
+int ksock_send_pages_locked(struct sock *sk,
+			    const struct bio_vec *pages,
+			    unsigned int count, size_t len,
+			    int *segment_offset, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) };
 
@@ -209,7 +209,7 @@ int rust_helper_ksock_send_pages_locked(struct sock *sk,
 /* Pages to send from */
 
 /* A large page if one is at hand, as in skb_page_frag_refill(); else a single one. */
-struct page *rust_helper_ksock_page_alloc(bool atomic)
+struct page *ksock_page_alloc(bool atomic)
 {
 	const gfp_t gfp = (atomic ? GFP_NOWAIT : GFP_NOIO) | __GFP_NOWARN;
 	const unsigned int order = get_order(32768);
@@ -224,23 +224,23 @@ struct page *rust_helper_ksock_page_alloc(bool atomic)
 	return alloc_page(gfp);
 }
 
-void rust_helper_ksock_page_get(struct page *page)
+void ksock_page_get(struct page *page)
 {
 	get_page(page);
 }
 
-void rust_helper_ksock_page_put(struct page *page)
+void ksock_page_put(struct page *page)
 {
 	put_page(page);
 }
 
-size_t rust_helper_ksock_page_size(struct page *page)
+size_t ksock_page_size(struct page *page)
 {
 	return page_size(page);
 }
 
 /* Whether the page can be reused: nobody else has a reference, and it is no reserve. */
-bool rust_helper_ksock_page_exclusive(struct page *page)
+bool ksock_page_exclusive(struct page *page)
 {
 	if (page_ref_count(page) != 1)
 		return false;
@@ -250,23 +250,23 @@ bool rust_helper_ksock_page_exclusive(struct page *page)
 }
 
 /* Whether the page is of the emergency reserve, which is for memory reclaim. */
-bool rust_helper_ksock_page_of_reserve(struct page *page)
+bool ksock_page_of_reserve(struct page *page)
 {
 	return page_is_pfmemalloc(page);
 }
 
-void *rust_helper_ksock_page_address(struct page *page)
+void *ksock_page_address(struct page *page)
 {
 	return page_address(page);
 }
 
 /* What TCP has sent again, and what has come out of order. */
-u32 rust_helper_ksock_retransmits(const struct sock *sk)
+u32 ksock_retransmits(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->total_retrans);
 }
 
-u32 rust_helper_ksock_out_of_order(const struct sock *sk)
+u32 ksock_out_of_order(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->rcv_ooopack);
 }

@@ -17,12 +17,12 @@
 
 /* Network namespaces */
 
-struct net *rust_helper_ksock_net_init(void)
+struct net *ksock_net_init(void)
 {
 	return get_net(&init_net);
 }
 
-struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
+struct net *ksock_net_of_netdev(const struct net_device *dev)
 {
 	struct net *net;
 
@@ -33,13 +33,13 @@ struct net *rust_helper_ksock_net_of_netdev(const struct net_device *dev)
 	return net;
 }
 
-void rust_helper_ksock_net_put(struct net *net)
+void ksock_net_put(struct net *net)
 {
 	put_net(net);
 }
 
 /* The range that connect() picks from, read as inet_get_local_port_range() does. */
-bool rust_helper_ksock_net_ephemeral_port(const struct net *net, u16 port)
+bool ksock_net_ephemeral_port(const struct net *net, u16 port)
 {
 	u32 range = READ_ONCE(net->ipv4.ip_local_ports.range);
 
@@ -68,7 +68,7 @@ static void ksock_tune(struct sock *sk)
  * Returns 1 if programs of a cgroup were asked, which are to be told of the
  * socket's end, too.
  */
-int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
+int ksock_create(struct net *net, int family, struct socket **res)
 {
 	bool asks = !(current->flags & PF_KTHREAD);
 	struct socket *sock;
@@ -106,7 +106,7 @@ int rust_helper_ksock_create(struct net *net, int family, struct socket **res)
  * Gives a socket that takes the place of another one what the other has of its
  * maker, except the cgroup.
  */
-void rust_helper_ksock_inherit(struct sock *sk, const struct sock *from)
+void ksock_inherit(struct sock *sk, const struct sock *from)
 {
 	lock_sock(sk);
 	WRITE_ONCE(sk->sk_bound_dev_if, READ_ONCE(from->sk_bound_dev_if));
@@ -121,7 +121,7 @@ void rust_helper_ksock_inherit(struct sock *sk, const struct sock *from)
  * already, by a program of its cgroup, to the interface or the interface's L3
  * master, that becomes narrower; to another interface, it stays and this fails.
  */
-int rust_helper_ksock_bind_to_device(struct sock *sk, int ifindex)
+int ksock_bind_to_device(struct sock *sk, int ifindex)
 {
 	struct net *net = sock_net(sk);
 	int ret = 0, old;
@@ -141,7 +141,7 @@ int rust_helper_ksock_bind_to_device(struct sock *sk, int ifindex)
  * Restricts a socket that is not bound yet to the L3 master of an interface, if
  * there is one and the socket is not restricted already.
  */
-void rust_helper_ksock_bind_to_l3_master(struct sock *sk, int ifindex)
+void ksock_bind_to_l3_master(struct sock *sk, int ifindex)
 {
 	int master = l3mdev_master_ifindex_by_index(sock_net(sk), ifindex);
 
@@ -151,35 +151,35 @@ void rust_helper_ksock_bind_to_l3_master(struct sock *sk, int ifindex)
 	release_sock(sk);
 }
 
-void rust_helper_ksock_share_port(struct sock *sk)
+void ksock_share_port(struct sock *sk)
 {
 	lock_sock(sk);
 	sk->sk_reuse = SK_FORCE_REUSE;
 	release_sock(sk);
 }
 
-int rust_helper_ksock_bind(struct socket *sock, const void *addr, int len)
+int ksock_bind(struct socket *sock, const void *addr, int len)
 {
 	return kernel_bind(sock, (struct sockaddr_unsized *)addr, len);
 }
 
-int rust_helper_ksock_bind_as_kernel(struct socket *sock, const void *addr,
-				     int len)
+int ksock_bind_as_kernel(struct socket *sock, const void *addr,
+			 int len)
 {
 	int ret = -EACCES;
 
 	scoped_with_kernel_creds()
-		ret = rust_helper_ksock_bind(sock, addr, len);
+		ret = ksock_bind(sock, addr, len);
 	return ret;
 }
 
-int rust_helper_ksock_connect(struct socket *sock, const void *addr, int len)
+int ksock_connect(struct socket *sock, const void *addr, int len)
 {
 	return kernel_connect(sock, (struct sockaddr_unsized *)addr, len,
 			      O_NONBLOCK);
 }
 
-int rust_helper_ksock_set_tos(struct socket *sock, u8 tos)
+int ksock_set_tos(struct socket *sock, u8 tos)
 {
 	int val = tos;
 
@@ -191,13 +191,13 @@ int rust_helper_ksock_set_tos(struct socket *sock, u8 tos)
 	return 0;
 }
 
-int rust_helper_ksock_set_v6only(struct socket *sock)
+int ksock_set_v6only(struct socket *sock)
 {
 	return ip6_sock_set_v6only(sock->sk);
 }
 
 /* TCP_RTO_MAX_MS, without its limits, and no longer than the administrator lets it be. */
-void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms)
+void ksock_set_rto_max(struct sock *sk, u32 ms)
 {
 	u32 most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_rto_max_ms);
 
@@ -207,56 +207,56 @@ void rust_helper_ksock_set_rto_max(struct sock *sk, u32 ms)
 
 /* Looking at sockets */
 
-struct sock *rust_helper_ksock_sk(const struct socket *sock)
+struct sock *ksock_sk(const struct socket *sock)
 {
 	return sock->sk;
 }
 
-int rust_helper_ksock_state(const struct socket *sock)
+int ksock_state(const struct socket *sock)
 {
 	return inet_sk_state_load(sock->sk);
 }
 
-int rust_helper_ksock_take_error(struct socket *sock)
+int ksock_take_error(struct socket *sock)
 {
 	return sock_error(sock->sk);
 }
 
-u32 rust_helper_ksock_mss(const struct sock *sk)
+u32 ksock_mss(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->mss_cache);
 }
 
 /* Segments of the largest packet that TCP makes; 0 if TCP does not know yet. */
-u16 rust_helper_ksock_gso_segs(const struct sock *sk)
+u16 ksock_gso_segs(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->gso_segs);
 }
 
 /* Bytes that TCP was given and has not sent, as of a moment ago. */
-u32 rust_helper_ksock_unsent(const struct sock *sk)
+u32 ksock_unsent(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_nxt);
 }
 
 /* Bytes that TCP was given and the peer has not acknowledged, as of a moment ago. */
-u32 rust_helper_ksock_unacked(const struct sock *sk)
+u32 ksock_unacked(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->write_seq) - READ_ONCE(tcp_sk(sk)->snd_una);
 }
 
-u64 rust_helper_ksock_bytes_acked(const struct sock *sk)
+u64 ksock_bytes_acked(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->bytes_acked);
 }
 
-u32 rust_helper_ksock_last_ack_ms(const struct sock *sk)
+u32 ksock_last_ack_ms(const struct sock *sk)
 {
 	return jiffies_to_msecs(tcp_jiffies32 - READ_ONCE(tcp_sk(sk)->rcv_tstamp));
 }
 
 /* Makes the cookie if nobody has asked for it before. */
-u64 rust_helper_ksock_cookie(struct sock *sk)
+u64 ksock_cookie(struct sock *sk)
 {
 	u32 halves[2];
 
@@ -264,17 +264,17 @@ u64 rust_helper_ksock_cookie(struct sock *sk)
 	return (u64)halves[1] << 32 | halves[0];
 }
 
-u64 rust_helper_ksock_bytes_received(const struct sock *sk)
+u64 ksock_bytes_received(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->bytes_received);
 }
 
-bool rust_helper_ksock_writable(const struct socket *sock)
+bool ksock_writable(const struct socket *sock)
 {
 	return sk_stream_is_writeable(sock->sk);
 }
 
-void rust_helper_ksock_abort(struct socket *sock)
+void ksock_abort(struct socket *sock)
 {
 	tcp_abort(sock->sk, ECONNABORTED);
 }
@@ -285,7 +285,7 @@ void rust_helper_ksock_abort(struct socket *sock)
  * A child begins as a copy of its listener, including the callback. It gets the
  * callback that the listener had before.
  */
-int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
+int ksock_accept(struct socket *listener, struct socket **res)
 {
 	void (*data_ready)(struct sock *sk);
 	struct ksock_hooks *hooks;
@@ -311,7 +311,7 @@ int rust_helper_ksock_accept(struct socket *listener, struct socket **res)
 }
 
 /* Whether a connection can be accepted from a listener. */
-bool rust_helper_ksock_has_connection(const struct sock *listener)
+bool ksock_has_connection(const struct sock *listener)
 {
 	return !reqsk_queue_empty(&inet_csk(listener)->icsk_accept_queue);
 }

@@ -20,18 +20,18 @@
  * A process can be given the socket only as a file, whose name is @peer's. On
  * failure the socket is gone.
  */
-int rust_helper_ksock_give_file(struct socket *sock, const char *peer)
+int ksock_give_file(struct socket *sock, const char *peer)
 {
 	return PTR_ERR_OR_ZERO(sock_alloc_file(sock, O_CLOEXEC, peer));
 }
 
 /* For the owner of a socket: keeps the sock longer than the socket. */
-void rust_helper_ksock_hold(struct sock *sk)
+void ksock_hold(struct sock *sk)
 {
 	sock_hold(sk);
 }
 
-void rust_helper_ksock_put(struct sock *sk)
+void ksock_put(struct sock *sk)
 {
 	sock_put(sk);
 }
@@ -40,7 +40,7 @@ void rust_helper_ksock_put(struct sock *sk)
  * The one place where sockets end. The file may stay if a process has it, too.
  * If @asked, programs of a cgroup are told, as for a socket of a process.
  */
-void rust_helper_ksock_release(struct socket *sock, bool asked)
+void ksock_release(struct socket *sock, bool asked)
 {
 	if (asked)
 		BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sock->sk);
@@ -51,7 +51,7 @@ void rust_helper_ksock_release(struct socket *sock, bool asked)
 }
 
 /* Whether the peer's first byte has come; -EAGAIN, 0 at the end of the stream. */
-int rust_helper_ksock_peek(struct socket *sock, u8 *byte)
+int ksock_peek(struct socket *sock, u8 *byte)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK };
 	struct kvec vec = { .iov_base = byte, .iov_len = 1 };
@@ -81,9 +81,9 @@ int rust_helper_ksock_peek(struct socket *sock, u8 *byte)
  * about to take a handshake that is cancelled meanwhile. It then reads the name
  * after the cancellation, but has a reference to the file.
  */
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
-				    int psk, unsigned int timeout_ms,
-				    void (*done)(void *data, int status, int peer), void *data)
+int ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+			int psk, unsigned int timeout_ms,
+			void (*done)(void *data, int status, int peer), void *data)
 {
 	struct tls_handshake_args args = {
 		.ta_sock = sock,
@@ -106,7 +106,7 @@ int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key
 			tls_client_hello_x509(&args, GFP_KERNEL);
 }
 
-bool rust_helper_ksock_tls_cancel(struct sock *sk)
+bool ksock_tls_cancel(struct sock *sk)
 {
 	return tls_handshake_cancel(sk);
 }
@@ -116,7 +116,7 @@ bool rust_helper_ksock_tls_cancel(struct sock *sk)
  * through this module, where its thread may be preempted. Waits until none is
  * there any more; no handshake may be going on.
  */
-void rust_helper_ksock_tls_done_returned(void)
+void ksock_tls_done_returned(void)
 {
 	synchronize_rcu_tasks();
 }
@@ -129,7 +129,7 @@ static struct tls_context *ksock_tls(const struct sock *sk)
 }
 
 /* Whether both directions are encrypted, by TLS 1.3. Call it with the socket locked. */
-bool rust_helper_ksock_tls_is_on(const struct sock *sk)
+bool ksock_tls_is_on(const struct sock *sk)
 {
 	struct tls_context *tls = ksock_tls(sk);
 
@@ -138,7 +138,7 @@ bool rust_helper_ksock_tls_is_on(const struct sock *sk)
 }
 
 /* One of TLS_CIPHER_*, which is that of both directions. Call it with the socket locked. */
-u16 rust_helper_ksock_tls_cipher(const struct sock *sk)
+u16 ksock_tls_cipher(const struct sock *sk)
 {
 	struct tls_context *tls = ksock_tls(sk);
 
@@ -149,7 +149,7 @@ u16 rust_helper_ksock_tls_cipher(const struct sock *sk)
  * Whether TLS has records that TCP has not taken: it takes a record when it has
  * room for the first byte of it. Call it with the socket locked.
  */
-bool rust_helper_ksock_tls_is_behind(const struct sock *sk)
+bool ksock_tls_is_behind(const struct sock *sk)
 {
 	struct tls_context *tls = ksock_tls(sk);
 
@@ -181,7 +181,7 @@ static int ksock_tls_sendmsg(struct sock *sk, struct msghdr *msg, size_t len)
 	return -EAGAIN;
 }
 
-int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
+int ksock_tls_send(struct sock *sk, const void *buf, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
@@ -190,8 +190,8 @@ int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
 	return ksock_tls_sendmsg(sk, &msg, len);
 }
 
-int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
-				     unsigned int count, size_t len)
+int ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+			 unsigned int count, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES };
 
@@ -200,7 +200,7 @@ int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *page
 }
 
 /* Sends the alert that nothing follows. 0: it is with TLS. */
-int rust_helper_ksock_tls_close_notify(struct sock *sk)
+int ksock_tls_close_notify(struct sock *sk)
 {
 	u8 alert[] = { TLS_ALERT_LEVEL_WARNING, TLS_ALERT_DESC_CLOSE_NOTIFY };
 	union {
@@ -248,7 +248,7 @@ static void ksock_tls_nothing_read(struct sock *sk)
  * -EAGAIN: nothing has come; data_ready follows. -EKEYEXPIRED: the peer has
  * changed its key.
  */
-int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
+int ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
 {
 	union {
 		struct cmsghdr cmsg;
@@ -279,9 +279,9 @@ int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *t
  * -EAGAIN: nothing has come; data_ready follows. -EINVAL: the next record is not
  * of data. TLS releases the lock for a moment if another thread reads.
  */
-int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
-			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
-			       bool *stopped)
+int ksock_tls_read(struct sock *sk, void *ctx,
+		   size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+		   bool *stopped)
 {
 	struct ksock_reader reader = { .ctx = ctx, .chunk = chunk };
 	read_descriptor_t desc = { .count = 1 };
@@ -300,7 +300,7 @@ int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
  * without the outer sequence (@der is set then), or what the key is called.
  * Returns the length.
  */
-int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
+int ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
 {
 	struct key *key = key_lookup(serial);
 	const void *owner;
@@ -331,44 +331,44 @@ int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
 
 #else /* A kernel without TLS never has a handshake that ends well. */
 
-int rust_helper_ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
-				    int psk, unsigned int timeout_ms,
-				    void (*done)(void *data, int status, int peer), void *data)
+int ksock_tls_handshake(struct socket *sock, bool server, struct key *keyring,
+			int psk, unsigned int timeout_ms,
+			void (*done)(void *data, int status, int peer), void *data)
 {
 	return -EOPNOTSUPP;
 }
 
-bool rust_helper_ksock_tls_cancel(struct sock *sk) { return false; }
-void rust_helper_ksock_tls_done_returned(void) { }
-bool rust_helper_ksock_tls_is_on(const struct sock *sk) { return false; }
-u16 rust_helper_ksock_tls_cipher(const struct sock *sk) { return 0; }
-bool rust_helper_ksock_tls_is_behind(const struct sock *sk) { return false; }
-int rust_helper_ksock_tls_close_notify(struct sock *sk) { return -EOPNOTSUPP; }
+bool ksock_tls_cancel(struct sock *sk) { return false; }
+void ksock_tls_done_returned(void) { }
+bool ksock_tls_is_on(const struct sock *sk) { return false; }
+u16 ksock_tls_cipher(const struct sock *sk) { return 0; }
+bool ksock_tls_is_behind(const struct sock *sk) { return false; }
+int ksock_tls_close_notify(struct sock *sk) { return -EOPNOTSUPP; }
 
-int rust_helper_ksock_tls_send(struct sock *sk, const void *buf, size_t len)
+int ksock_tls_send(struct sock *sk, const void *buf, size_t len)
 {
 	return -EOPNOTSUPP;
 }
 
-int rust_helper_ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
-				     unsigned int count, size_t len)
+int ksock_tls_send_pages(struct sock *sk, const struct bio_vec *pages,
+			 unsigned int count, size_t len)
 {
 	return -EOPNOTSUPP;
 }
 
-int rust_helper_ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
+int ksock_tls_recv(struct socket *sock, void *buf, size_t len, u8 *type)
 {
 	return -EOPNOTSUPP;
 }
 
-int rust_helper_ksock_tls_read(struct sock *sk, void *ctx,
-			       size_t (*chunk)(void *ctx, const u8 *data, size_t len),
-			       bool *stopped)
+int ksock_tls_read(struct sock *sk, void *ctx,
+		   size_t (*chunk)(void *ctx, const u8 *data, size_t len),
+		   bool *stopped)
 {
 	return -EOPNOTSUPP;
 }
 
-int rust_helper_ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
+int ksock_key_owner(int serial, u8 *buf, size_t len, bool *der)
 {
 	return -EOPNOTSUPP;
 }

@@ -29,7 +29,7 @@
  * may not. A probe of the path's MTU has pages without their notification
  * (tcp_clone_payload()), so there must be none.
  */
-bool rust_helper_ksock_may_refer(struct sock *sk)
+bool ksock_may_refer(struct sock *sk)
 {
 	const struct dst_entry *dst;
 	bool may;
@@ -49,7 +49,7 @@ bool rust_helper_ksock_may_refer(struct sock *sk)
  * page; NULL if TCP cannot refer to it. @addr is mapped during the call, by one who has
  * that page and goes on having it.
  */
-struct page *rust_helper_ksock_page_of(const void *addr)
+struct page *ksock_page_of(const void *addr)
 {
 	struct page *page;
 
@@ -68,8 +68,8 @@ struct page *rust_helper_ksock_page_of(const void *addr)
  * kernel has no memory for a notification, or the task may have no more pages pinned,
  * TCP copies the bytes.
  */
-int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *pages,
-				     unsigned int count, size_t len, bool end)
+int ksock_send_referring(struct sock *sk, const struct bio_vec *pages,
+			 unsigned int count, size_t len, bool end)
 {
 	struct msghdr msg = { .msg_flags = ksock_flags(end) | MSG_ZEROCOPY };
 	int segment_offset = -1;
@@ -93,7 +93,7 @@ int rust_helper_ksock_send_referring(struct sock *sk, const struct bio_vec *page
 }
 
 /* How many sends have referred to memory of others so far; wraps. */
-u32 rust_helper_ksock_referred(const struct sock *sk)
+u32 ksock_referred(const struct sock *sk)
 {
 	return atomic_read(&sk->sk_zckey);
 }
@@ -102,7 +102,7 @@ u32 rust_helper_ksock_referred(const struct sock *sk)
  * The next notification: the sends from @first to @last have nothing left. Each send
  * is in one of them, and they may come in another order.
  */
-bool rust_helper_ksock_released(struct sock *sk, u32 *first, u32 *last)
+bool ksock_released(struct sock *sk, u32 *first, u32 *last)
 {
 	const struct sock_extended_err *err;
 	struct sk_buff *skb;
