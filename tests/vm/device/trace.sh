@@ -45,7 +45,7 @@ tells() {
 pings() { rping_peer "$ADDR" 7400 -C 10; }
 stages() {
 	tells "rsiw_cm_stage: dev=$DEV conn=[0-9]+ from=connecting to=await-reply" &&
-		tells "rsiw_cm_stage: .* from=await-request to=requested" &&
+		tells "rsiw_cm_stage: .* from=await-request to=" && tells "rsiw_cm_stage: .* to=requested" &&
 		tells "rsiw_cm_stage: .* from=requested to=streaming" && tells "rsiw_cm_stage: .* from=streaming to=draining" 2 &&
 		tells "rsiw_cm_stage: .* to=closed" 2
 }
