@@ -75,6 +75,7 @@ enum rsiw_wc_status {
 	RSIW_WC_MW_BIND_ERR = 10,
 	RSIW_WC_RNR_RETRY_EXC_ERR = 11,
 	RSIW_WC_RETRY_EXC_ERR = 12,
+	RSIW_WC_REM_OP_ERR = 13,
 };
 
 /*

@@ -67,6 +67,7 @@ pub(super) fn kernel_wc(cqe: &KernelCqe) -> Wc {
             Status::MemOp => WcStatus::MwBindErr,
             Status::RnrRetry => WcStatus::RnrRetryExcErr,
             Status::Retry => WcStatus::RetryExcErr,
+            Status::RemOp => WcStatus::RemOpErr,
         },
         opcode: match cqe.c.opcode {
             opcode::WRITE | opcode::WRITE_IMM => WcOpcode::RdmaWrite,

@@ -162,7 +162,7 @@ impl MemError {
             MemError::Bounds => TermCode::READ_BOUNDS,
             MemError::Wrap => TermCode::READ_TO_WRAP,
             MemError::Misaligned => TermCode::CATASTROPHIC_STREAM,
-            MemError::Busy => TermCode::LOCAL_CATASTROPHIC,
+            MemError::Busy => TermCode::OPERATION_UNSPECIFIED,
         }
     }
 }

@@ -269,6 +269,7 @@ fn refused_read(t: &Terminate, is_atomic: bool) -> Option<Status> {
         // The error of that name is found before the first request is sent. It is what siw makes of
         // an unexpected opcode, as it has Layer and Error Type in each other's place.
         TermCode::MPA_INSUFFICIENT_IRD => Some(Status::RemInvReq),
+        TermCode::CATASTROPHIC_GLOBAL | TermCode::OPERATION_UNSPECIFIED => Some(Status::RemOp),
         code if code.is_protection() => Some(Status::RemAccess),
         _ => None,
     }

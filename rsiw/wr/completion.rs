@@ -25,6 +25,8 @@ pub(crate) enum Status {
     RnrRetry = 11,
     /// No peer has answered in time. siw has no such status.
     Retry = 12,
+    /// The peer was not able to do an atomic operation. siw has no such status, and no atomics.
+    RemOp = 13,
 }
 
 impl From<MemError> for Status {

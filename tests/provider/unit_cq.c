@@ -33,11 +33,11 @@ static void t_poll(void)
 		CHECK(wc->wc_flags == (i % 2 ? IBV_WC_WITH_IMM : IBV_WC_WITH_INV));
 	}
 	for (i = 0; i < CQ; i++)
-		fake_complete(&fake_cq, (struct siw_cqe) { .status = i == 1 ? SIW_WC_REM_INV_REQ_ERR : i == 2 ? 99 : i == 3 ? 10 : i == 4 ? 11 : i == 5 ? 12 : 0 });
+		fake_complete(&fake_cq, (struct siw_cqe) { .status = i == 1 ? SIW_WC_REM_INV_REQ_ERR : i == 2 ? 99 : i == 3 ? 10 : i == 4 ? 11 : i == 5 ? 12 : i == 6 ? 13 : 0 });
 	CHECK(fake_ops.poll_cq(cq, 3, wc) == 3 && fake_ops.poll_cq(cq, CQ, wc + 3) == CQ - 3);
 	CHECK(wc[1].status == IBV_WC_REM_INV_REQ_ERR && wc[2].status == IBV_WC_GENERAL_ERR && !wc[3].wc_flags);
 	CHECK(wc[3].status == IBV_WC_MW_BIND_ERR && wc[4].status == IBV_WC_RNR_RETRY_EXC_ERR &&
-	      wc[5].status == IBV_WC_RETRY_EXC_ERR && !wc[6].status);
+	      wc[5].status == IBV_WC_RETRY_EXC_ERR && wc[6].status == IBV_WC_REM_OP_ERR);
 	CHECK(fake_ops.poll_cq(cq, CQ, wc) == 0);
 }
 

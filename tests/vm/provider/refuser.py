@@ -15,7 +15,7 @@ from peer.mpa import C, REPLY, REQUEST, S, frame, receive_frame
 from peer.stream import Stream
 
 FLUSHED = "Work Request Flushed Error"
-INVALID, ACCESS = "remote invalid request error", "remote access error"
+INVALID, ACCESS, UNABLE = "remote invalid request error", "remote access error", "remote operation error"
 CATASTROPHIC = 0x00
 # What the peer says: a Terminate with the request's DDP header ("named") or without, or nothing; and what the FetchAdd
 # completes with. The Send behind it is flushed.
@@ -24,6 +24,7 @@ CASES = {
     "a peer that does not know the opcode says so without a header": ((RDMA_OPERATION, 0x06, ""), INVALID),
     "a peer says so as siw does": ((0x20, 0x06, ""), INVALID),
     "a peer ends the stream by a catastrophic error": ((RDMA_OPERATION, 0x07, ""), INVALID),
+    "a peer is not able to": ((RDMA_OPERATION, 0xFF, "named"), UNABLE),
     "a peer does not know the key": ((RDMA_PROTECTION, 0x00, "named"), ACCESS),
     "a peer finds the value out of bounds": ((RDMA_PROTECTION, 0x01, "named"), ACCESS),
     "a peer grants no atomics there": ((RDMA_PROTECTION, 0x02, "named"), ACCESS),
