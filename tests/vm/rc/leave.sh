@@ -11,7 +11,6 @@
 . /tests/lib.sh
 . /tests/rc/lib
 . /tests/device/lib
-plan 19
 
 here=rc0 address=$ADDR
 # 0.27 s, eight times. A connection that never was has 10 s.
@@ -46,7 +45,7 @@ peer_is_alone() {
 end() {
 	local what=$1
 	shift
-	run "queue pairs stand in each state before $what" stand
+	run "queue pairs stand in each state before $what" stand || return
 	run "$what ends them" "$@"
 	run "nothing stays on this host after $what" nothing_stays
 	LIMIT=70 run "the peer is told nothing of $what, and what it sends fails" peer_is_alone
@@ -68,8 +67,11 @@ namespace() {
 at_once() { ip netns del ns1; killed && wait_for 20 device_gone "$here"; }
 of_host=("$here" "$address")
 here=rcns address=10.7.0.11 in_link=(ip netns exec ns1)
-run "make a link in a network namespace" namespace
-end "the end of the namespace" at_once
+if ip link add probe link eth0 type macvlan && ip link del probe; then
+	run "make a link in a network namespace" namespace && end "the end of the namespace" at_once
+else
+	skip "the end of the namespace" "this kernel has no macvlan"
+fi
 here=${of_host[0]} address=${of_host[1]} in_link=()
 
 unloaded() { within 20 rmmod rsiw && killed; }
