@@ -8,7 +8,8 @@
 //! message on a socket, a barrier over a third host), and the peer reads its memory. So on a device
 //! of that type tx sends an RDMA Read of no bytes behind Writes. The peer answers it when it has
 //! placed what came before, and not sooner (RFC 5040 section 5.5, rule 6), so the answer confirms
-//! all Writes before it. That costs a round trip, and not bandwidth.
+//! all Writes before it. That costs a round trip; and bandwidth where what the program has under
+//! way does not fill one.
 //!
 //! Only a request that is signalled waits: the Write itself, or one behind Writes that are not.
 //! A Read of the consumer confirms what is before it, too. Sends complete as ever, when TCP has
