@@ -44,24 +44,21 @@ impl BulkDetector {
     /// Counts bytes that were received at once, at time `now` in milliseconds. Context: socket
     /// locked.
     pub(super) fn took(&self, bytes: usize, now: u32) {
-        if bytes >= JOINED && !self.is_fast(now) {
+        let window = self.at(now);
+        if bytes >= JOINED && !window.is_fast() {
             return;
         }
-        let before = self.turn(now);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.taken.store(before.saturating_add(bytes), Relaxed);
+        self.taken
+            .store(window.bytes.saturating_add(bytes), Relaxed);
     }
 
-    /// Whether the window of the time `now` is fast already, or the one before was. Context: socket
-    /// locked.
-    pub(super) fn is_fast(&self, now: u32) -> bool {
-        self.turn(now) >= FAST || self.was_fast.load(Relaxed)
-    }
-
-    /// Whether some short messages, or a long one that no receive offload has joined, have come in
-    /// the window of the time `now`. Context: socket locked.
-    pub(super) fn is_busy(&self, now: u32) -> bool {
-        self.turn(now) >= BUSY
+    /// The window of the time `now` in milliseconds, so far. Context: socket locked.
+    pub(super) fn at(&self, now: u32) -> Window {
+        Window {
+            bytes: self.turn(now),
+            was_fast: self.was_fast.load(Relaxed),
+        }
     }
 
     /// Begins a window if the last one is over at `now`. Returns the bytes in the current one.
@@ -78,5 +75,24 @@ impl BulkDetector {
         self.window.store(now, Relaxed);
         self.taken.store(0, Relaxed);
         0
+    }
+}
+
+/// What has come in a window so far.
+pub(super) struct Window {
+    bytes: u32,
+    /// The one before was fast.
+    was_fast: bool,
+}
+
+impl Window {
+    /// Whether the window is fast already, or the one before was.
+    pub(super) fn is_fast(&self) -> bool {
+        self.bytes >= FAST || self.was_fast
+    }
+
+    /// Whether some short messages, or a long one that no receive offload has joined, have come.
+    pub(super) fn is_busy(&self) -> bool {
+        self.bytes >= BUSY
     }
 }

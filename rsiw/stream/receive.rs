@@ -7,7 +7,7 @@
 //! instead, about a MiB at a time. Data behind a Send that waits for its receive stays in the
 //! socket; a timer tries again until there is a receive.
 
-use super::{Conn, Stream, BULK, LATE};
+use super::{bulk::Window, Conn, Stream, BULK, LATE};
 use crate::{
     rx::{FinAt, RunOutcome, Rx},
     transport::Transport,
@@ -76,14 +76,15 @@ impl Stream {
         // would help. (Where many connections take turns, each turn begins after an idle time,
         // behind which TCP expects a slow start.) Or it is one of many short messages, of which TCP
         // would acknowledge each for itself, as it is read at once.
+        let window = (unread < BULK_LEN).then(|| self.bulk_detector.at(now));
         let joins = match unread {
-            ..=SHORT => self.bulk_detector.is_busy(now),
+            ..=SHORT => window.as_ref().is_some_and(Window::is_busy),
             _ => unread > transport.segment_len() as usize,
         };
         if joins {
             transport.leave_quickack(sk);
         }
-        let bulk = !here || unread >= BULK_LEN || self.bulk_detector.is_fast(now);
+        let bulk = !here || window.as_ref().is_none_or(Window::is_fast);
         if bulk && self.is_receiving(sk) {
             self.receive_in_bulk();
         } else if !here {
