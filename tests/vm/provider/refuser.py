@@ -47,6 +47,7 @@ OWN = "a request that cannot be made ends the stream without a header"
 
 
 def refuse(listener, what):
+    """Refuses the request; or returns the Terminate that comes in its place."""
     sock, _ = listener.accept()
     with sock:
         _, revision, data = receive_frame(sock, REQUEST)
@@ -68,30 +69,24 @@ def refuse(listener, what):
     return None
 
 
-def said_by(program):
-    try:
-        return program.communicate(timeout=60)[0].splitlines()
-    except subprocess.TimeoutExpired:
-        program.kill()
-        raise Failed("the program does not end") from None
+def fetchadd(listener, what, status, *arguments):
+    """Plays the peer of the program, which is to tell that status, and returns what refuse() does."""
+    with subprocess.Popen(["fetchadd", *arguments], stdout=subprocess.PIPE, text=True) as program:
+        got = refuse(listener, what)
+        try:
+            said = program.communicate(timeout=60)[0].splitlines()
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise Failed("the program does not end") from None
+    wanted = [f"FetchAdd: {status}", f"Send: {FLUSHED}"]
+    check(said == wanted, f"{said}, not {wanted}")
+    return got
 
 
 #= 7306-8.1-2
 def cannot_be_made(listener, address, port):
-    with subprocess.Popen(["fetchadd", address, port, "own"], stdout=subprocess.PIPE, text=True) as program:
-        got, said = refuse(listener, None), said_by(program)
+    got = fetchadd(listener, None, "local protection error", address, port, "own")
     check(got == untagged(TERMINATE, bytes(4), queue=2), f"another message: {got}")
-    wanted = ["FetchAdd: local protection error", f"Send: {FLUSHED}"]
-    check(said == wanted, f"{said}, not {wanted}")
-
-
-def run(listener, address, port, name):
-    what, status = CASES[name]
-    with subprocess.Popen(["fetchadd", address, port], stdout=subprocess.PIPE, text=True) as program:
-        refuse(listener, what)
-        said = said_by(program)
-    wanted = [f"FetchAdd: {status}", f"Send: {FLUSHED}"]
-    check(said == wanted, f"{said}, not {wanted}")
 
 
 def main():
@@ -102,7 +97,7 @@ def main():
     with socket.create_server((address, int(port))) as listener:
         listener.settimeout(60)
         for name in CASES:
-            play(name, run, listener, address, port, name)
+            play(name, fetchadd, listener, *CASES[name], address, port)
         play(OWN, cannot_be_made, listener, address, port)
 
 
