@@ -14,7 +14,7 @@
 . /tests/lib.sh
 . /tests/device/lib
 : "${MOST:=1}"
-plan 10
+plan 9
 
 PARAMETERS=/sys/module/rsiw/parameters
 mapfile -t calls < <(modinfo -F fails /build/rsiw.ko | sort)
@@ -136,18 +136,6 @@ told_details() {
 	kill -KILL "$(<"$WORK/watch.pid")"
 	return "$status"
 }
-# A link-local address is valid on its interface only, so the driver binds a listener's socket to that.
-link_local() {
-	local address
-	address=$(ip -6 -o addr show dev eth0 scope link | grep -o 'fe80::[0-9a-f:]*')
-	once sock_bindtoindex timeout "$(limit 5)" rping -s -a "$address%eth0" -p 7347 -C 1 || return
-	rping -s -a "$address%eth0" -p 7348 -C 1 >/dev/null 2>&1 &
-	listens 7348
-	local status=$?
-	kill -KILL "$!"
-	return "$status"
-}
-
 run "loading the module survives failing calls" loads
 run "the module loads after failing calls" load_driver || exit 1
 before=$(resources_of "$DEV")
@@ -157,7 +145,6 @@ LIMIT=120 run "adding a link survives failing calls" each link good_link
 LIMIT=120 run "making objects survives failing calls" each objects good_objects
 LIMIT=200 run "a connection survives failing calls" each connection good_connection
 LIMIT=60 run "rdma resource survives a failing call" told_details
-LIMIT=60 run "a link-local listener survives a failing call" link_local
 ip link delete fault0
 # No function is left that this job was meant to let fail, and did not.
 each_failed() {
