@@ -28,8 +28,7 @@
 //! - [`order`]: connections whose steps are made one after the other.
 //! - [`silent`]: which silent peer is given up. [`backlog`]: which Request is reported next.
 //!
-//! Documentation/connection.md has the table of stages, Documentation/locking/cm.md the locking
-//! rules.
+//! Documentation/connection.md has the table of stages, and the locking rules.
 
 mod backlog;
 mod conn;
