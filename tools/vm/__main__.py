@@ -132,14 +132,14 @@ def make_plan(args, jobs, count):
     for pair in args.pairs + (INTEROP if args.interop else []):
         for job in jobs:
             wanted = pair in args.pairs or job.interop
-            if job.boots(args) != count or not wanted or not job.fits(pair, args.kernel):
+            if job.boots(args, pair) != count or not wanted or not job.fits(pair, args.kernel):
                 continue
             # A job of one host uses only the pair's first driver. It runs once for each such driver.
             entry = (job, pair if job.guests == 2 else pair[:1])
             if entry not in plan:
                 plan.append(entry)
     # Guests reboot for another number of processors, and for another time. Sorted, they do so once for each.
-    return sorted(plan * args.repeat, key=lambda entry: (entry[0].virtual, entry[0].cpus))
+    return sorted(plan * args.repeat, key=lambda entry: (entry[0].on_virtual_time(args, entry[1]), entry[0].cpus))
 
 
 def taken(plan):
@@ -245,7 +245,7 @@ def run_again(args, rundir, report):
     """Runs each job that was held back once more, in fresh guests and beside no other job."""
     for nth, outcome in enumerate(report.take_held()):
         plan = deque([(outcome.job, outcome.pair)])
-        run_session(args, rundir, report, AGAIN + nth, plan, outcome.job.boots(args), again=True)
+        run_session(args, rundir, report, AGAIN + nth, plan, outcome.job.boots(args, outcome.pair), again=True)
 
 
 def test(args, rundir):

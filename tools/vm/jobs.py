@@ -34,9 +34,13 @@ class Job:
     def virtual(self):
         return self.time == "virtual"
 
-    def boots(self, args):
+    def on_virtual_time(self, args, pair):
+        """Whether it runs on virtual time. Two drivers would serve both hosts of one guest."""
+        return self.virtual and args.virtual and pair[0] == pair[-1]
+
+    def boots(self, args, pair):
         """The number of guests that it boots. On virtual time two hosts are namespaces of one guest."""
-        return 1 if self.virtual and args.virtual else self.guests
+        return 1 if self.on_virtual_time(args, pair) else self.guests
 
     @property
     def path(self):

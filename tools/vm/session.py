@@ -80,10 +80,10 @@ class Session:
         self.soiled = set("ab"[:count])     # sides to boot before the next job
         self.slow = config.slow             # factor of the time limits
 
-    def fit_guests(self, job):
+    def fit_guests(self, job, pair):
         """Gives the guests the job's number of processors, and its time. Guests that had others boot before it."""
         for side, guest in self.guests.items():
-            virtual = job.virtual and self.config.virtual
+            virtual = job.on_virtual_time(self.config, pair)
             cpus = job.cpus or (2 if self.count == 1 and not virtual else 1)
             if (guest.cpus, guest.virtual) != (cpus, virtual):
                 guest.cpus, guest.virtual = cpus, virtual
@@ -157,7 +157,7 @@ class Session:
         output = bytearray()
         kernel = {side: [] for side in self.guests}
         try:
-            self.fit_guests(job)
+            self.fit_guests(job, pair)
             if self.soiled or not all(g.alive for g in self.guests.values()):
                 self.soiled |= {s for s, g in self.guests.items() if not g.alive}
                 self.boot()

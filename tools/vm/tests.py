@@ -291,7 +291,7 @@ class Results(unittest.TestCase):
 class Kinds(unittest.TestCase):
     """Guests of several kinds: with another number of processors, or on virtual time."""
 
-    def session(self, jobs, count, virtual=True, slow_boot=False):
+    def session(self, jobs, count, virtual=True, slow_boot=False, pair=("rsiw", "rsiw")):
         """A session that has run the jobs."""
         with tempfile.TemporaryDirectory() as out:
             config = types.SimpleNamespace(slow=1, out=out, logs=out, kvm=False, kernel="stock", source="", job_env={},
@@ -300,7 +300,7 @@ class Kinds(unittest.TestCase):
             session = ASession(config, [], [], count)
             with mock.patch("builtins.print"):
                 for job in jobs:
-                    session.run(job, ("rsiw", "rsiw"), lambda _: None)
+                    session.run(job, pair, lambda _: None)
         return session
 
     def boots(self, jobs, count, virtual=True):
@@ -327,13 +327,19 @@ class Kinds(unittest.TestCase):
             self.assertEqual(session.guests["a"].env["RSIW_SLOW"], str(slow))
 
     def test_two_hosts_on_virtual_time_are_namespaces_of_one_guest(self):
-        job, pair = Job("suite", "job", time="virtual"), ("rsiw", "siw")
-        for virtual, guests in (True, 1), (False, 2):
+        job = Job("suite", "job", time="virtual")
+        for pair, virtual, guests in (("rsiw", "rsiw"), True, 1), (("rsiw", "rsiw"), False, 2), (("rsiw", "siw"), True, 2):
             args = types.SimpleNamespace(pairs=[pair], interop=False, repeat=1, kernel="stock", virtual=virtual)
             self.assertEqual(runner.make_plan(args, [job], guests), [(job, pair)])
             self.assertEqual(runner.make_plan(args, [job], 3 - guests), [])
-            env = self.session([job], guests, virtual).guests["a"].env
-            self.assertEqual((env["RSIW_GUESTS"], env["RSIW_NETNS"]), ("2", "yes" if virtual else ""))
+            env = self.session([job], guests, virtual, pair=pair).guests["a"].env
+            self.assertEqual((env["RSIW_GUESTS"], env["RSIW_NETNS"]), ("2", "yes" if guests == 1 else ""))
+
+    def test_peers_of_another_driver_have_guests_of_their_own(self):
+        job = Job("suite", "job", time="virtual", interop=True)
+        args = types.SimpleNamespace(pairs=[("rsiw", "rsiw")], interop=True, repeat=1, kernel="stock", virtual=True)
+        self.assertEqual([pair for _, pair in runner.make_plan(args, [job], 1)], [("rsiw", "rsiw")])
+        self.assertEqual([pair for _, pair in runner.make_plan(args, [job], 2)], [("rsiw", "siw"), ("siw", "rsiw")])
 
     def test_plan_has_each_kind_once(self):
         jobs = [Job("s", f"j{n}", guests=1, cpus=cpus, time=time)

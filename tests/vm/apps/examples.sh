@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 60
+# time: virtual
 #
 # rdma-core's example clients and servers.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 90
+# time: virtual
 #
 # libfabric's verbs provider: connected endpoints (msg), and reliable datagrams, which libfabric makes of
 # connections (rxm). fi_pingpong compares the data.

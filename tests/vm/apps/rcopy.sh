@@ -3,6 +3,7 @@
 # guests: 2
 # interop: yes
 # timeout: 150
+# time: virtual
 #
 # rcopy copies a file of 64 MiB over rsockets; the copy is compared. Over IPv4 only, as
 # the server of rcopy listens on nothing else.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 90
+# time: virtual
 # interop: yes
 #
 # rping with compared data in several sizes, over IPv4, IPv6 and link-local addresses,

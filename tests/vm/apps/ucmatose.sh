@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 120
+# time: virtual
 #
 # ucmatose makes hundreds of connections at once.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 300
+# time: virtual
 # pairs: rsiw,*
 #
 # The network loses, delays, reorders, repeats and corrupts packets in both directions, and then is down for a

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 240
+# time: virtual
 # pairs: rsiw,rsiw
 #
 # The network device of a link is in a VRF: connections and listeners inside of the VRF (`ip vrf exec`) and outside

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 280
+# time: virtual
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
 # perftest's bandwidth tests with their options. ALL: each test in all sizes.

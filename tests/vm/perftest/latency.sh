@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 200
+# time: virtual
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
 # perftest's latency tests, and qperf. ALL=1: each test in all sizes. (perftest measures the

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 240
+# time: virtual
 # kernel: stock
 # pairs: rsiw,rsiw
 #

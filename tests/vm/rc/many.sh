@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 500
+# time: virtual
 # pairs: rsiw,rsiw
 #
 # Many queue pairs that two processes connect by themselves: at a time, one end long before the other, and while

@@ -3,6 +3,7 @@
 # guests: 2
 # interop: yes
 # timeout: 200
+# time: virtual
 #
 # Each module parameter that changes the wire: rping moves data both ways. Hosts with rsiw get the
 # parameter; siw, which may be at either end, has none. (cm/initiator, cm/responder and wire/large look at

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 150
+# time: virtual
 # pairs: rsiw,rsiw
 #
 # The quick verbs tests with FPDUs that fit into a TCP segment, as other implementations send and want them.

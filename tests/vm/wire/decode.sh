@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests: 2
 # timeout: 200
+# time: virtual
 # pairs: rsiw,rsiw
 # allow: traps: ib_\w+\[\d+\] general protection fault ip:.* in librdmacm
 #
