@@ -3,9 +3,11 @@
 # guests: 1
 # time: virtual
 # timeout: 60
+# kernel: stock
 # pairs: rsiw,*
 #
-# How often TCP acknowledges short messages, which are read as they come.
+# How often TCP acknowledges short messages, which are read as they come. Rsiw looks at how many come in 8 ms, so only
+# a kernel with virtual time will do.
 
 . /tests/lib.sh
 plan 4
