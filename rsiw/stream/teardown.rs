@@ -41,11 +41,10 @@ impl Stream {
         if life != self.life() {
             return;
         }
-        let sender = if end.flushed {
-            None
-        } else {
-            self.flush(&mut end)
-        };
+        let mut sender = None;
+        if !end.flushed {
+            self.flush(&mut end, &mut sender);
+        }
         if let Some(how) = close {
             self.close_conn(how);
         }
@@ -55,10 +54,10 @@ impl Stream {
     }
 
     /// The way to ERROR: stops tx and rx, then completes everything that is outstanding, in order.
-    /// The connection sends what the stream is still to end with. Returns what is to be dropped
-    /// without the lock. Context: sleeping.
-    fn flush(self: &Arc<Self>, end: &mut Teardown) -> Option<Sender> {
-        let (mut sender, recv) = self.halt(end);
+    /// The connection sends what the stream is still to end with. `sender` gets what is to be
+    /// dropped without the lock. Context: sleeping.
+    fn flush(self: &Arc<Self>, end: &mut Teardown, sender: &mut Option<Sender>) {
+        let recv = self.halt(end, sender);
         let queues = &self.queues;
         let sent = queues.sq.flush(queues.take_failure(), queues.send_out());
         self.after_send(sent);
@@ -73,18 +72,22 @@ impl Stream {
         end.flushed = true;
         self.await_late_posts(end);
         // Before other actors find the queues flushed, and close the connection.
-        leave_rest(&mut sender);
-        sender
+        leave_rest(sender);
     }
 
-    /// Goes to ERROR and stops tx and rx. Returns what is to be dropped without the lock, and the
-    /// receive that was being filled. Context: sleeping, `teardown` locked.
-    fn halt(self: &Arc<Self>, end: &mut Teardown) -> (Option<Sender>, Option<(u64, Status)>) {
+    /// Goes to ERROR and stops tx and rx. Returns the receive that was being filled; `sender` gets
+    /// what is to be dropped without the lock. Context: sleeping, `teardown` locked.
+    fn halt(
+        self: &Arc<Self>,
+        end: &mut Teardown,
+        sender: &mut Option<Sender>,
+    ) -> Option<(u64, Status)> {
         let _ = self.queues.advance(State::Error);
-        // Waits until a run of tx that is under way has ended; later runs find no `Tx`.
-        let mut sender = self.with_tx(Option::take);
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`. It is large,
+        // so it is moved once.
+        self.with_tx(|slot| *sender = slot.take());
         let recv = self.stop_rx().or(end.take_filling());
-        if let Some(Sender { tx, conn }) = &mut sender {
+        if let Some(Sender { tx, conn }) = sender {
             tx.last_answers(&self.queues, conn.transport());
             if tx.must_reset() {
                 conn.reset();
@@ -92,7 +95,7 @@ impl Stream {
             }
         }
         self.queues.inbound.clear();
-        (sender, recv)
+        recv
     }
 
     /// Goes to ERROR as [`Self::enter_error`] does, but nothing completes: what is posted is
@@ -105,7 +108,7 @@ impl Stream {
         }
         let mut sender = None;
         if !end.flushed {
-            (sender, _) = self.halt(&mut end);
+            self.halt(&mut end, &mut sender);
             self.discard_posted();
             end.flushed = true;
             leave_rest(&mut sender);

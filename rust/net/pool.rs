@@ -42,6 +42,8 @@ pub struct PagePool {
     /// Pages in a row that were free at their turn in one of the rings, since the long one was last
     /// tried a slot shorter.
     hits: AtomicUsize,
+    /// The most slots of both rings since the last user has left.
+    widest: AtomicUsize,
     /// The number of batches that use the pool.
     users: AtomicUsize,
     /// Pages that are not full.
@@ -68,6 +70,7 @@ impl PagePool {
             at_long: AtomicUsize::new(Self::LEAST),
             width: AtomicUsize::new(Self::LEAST),
             hits: AtomicUsize::new(0),
+            widest: AtomicUsize::new(Self::LEAST),
             users: AtomicUsize::new(0),
             partial <- PartialPages::new(),
         });
@@ -107,8 +110,8 @@ impl PagePool {
             None if width > Self::LEAST => {}
             _ => {
                 self.hits.store(0, Ordering::Relaxed);
-                if width < Self::MOST {
-                    let _ = self.widen(width, width + 1);
+                if width < Self::MOST && self.widen(width, width + 1).is_ok() {
+                    self.widest.fetch_max(width + 1, Ordering::Relaxed);
                 }
             }
         }
@@ -161,7 +164,12 @@ impl PagePool {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.width.store(Self::LEAST, Ordering::Relaxed);
             self.partial.clear();
-            for slot in self.slots.iter().skip(Self::LEAST) {
+            // A ring without a slot may have used its first one.
+            let widest = self
+                .widest
+                .swap(Self::LEAST, Ordering::Relaxed)
+                .max(Self::LEAST + 1);
+            for slot in self.slots.iter().take(widest).skip(Self::LEAST) {
                 if !slot.load(Ordering::Relaxed).is_null() {
                     drop(Self::swap(slot, None));
                 }
