@@ -8,7 +8,7 @@
 
 . /tests/lib.sh
 . /tests/device/lib
-plan 18
+plan 19
 
 T=/sys/kernel/tracing
 mountpoint -q $T || mount -t tracefs none $T
@@ -68,13 +68,15 @@ received() {
 		tells "rsiw_message_rx: .* Read-Response len=64" 10 && tells "rsiw_message_rx: .* Write" 10
 }
 placed() { tells "rsiw_fpdu_rx: dev=$DEV qpn=[0-9]+ Write stag=0x[0-9a-f]+ offset=0x[0-9a-f]+ len=64 last=1" 10; }
-runs() { tells "rsiw_tx: .* wake" && tells "rsiw_tx: .* run" 10 && tells "rsiw_tx: .* sleep" 10; }
+runs() { tells "rsiw_tx: .* run" 10 && tells "rsiw_tx: .* sleep" 10; }
 # One Read at a time uses all of the IRD.
 reads() {
 	peer_bg server ib_read_bw -R -p 7401 -d "$DEV" -s 4096 -n 50 -t 32 -o 1
 	server_up 7401
 	ib_read_bw -R -p 7401 -d "$DEV" -s 4096 -n 50 -t 32 -o 1 "$ADDR" >/dev/null && peer_end server 10 >/dev/null
 }
+# The worker answers long Reads.
+wakes() { tells "rsiw_tx: .* wake" 10; }
 stalls() { tells "rsiw_stall: dev=$DEV qpn=[0-9]+ IRD" 10; }
 # Peers that write where they may not, and to STags that are none.
 broken() { TIME=5 python3 /tests/wire/adversary.py "$DEV" "$ADDR" 7402 fields >"$WORK/broken" 2>&1; }
@@ -112,6 +114,7 @@ run "messages received are told" received
 run "runs of tx are told" runs
 run "Reads one by one are traced" traced reads
 run "stalls are told" stalls
+run "wake-ups of the worker of tx are told" wakes
 LIMIT=60 run "peers that break rules are traced" traced broken
 run "refusals and Terminates are told" refusals
 LIMIT=60 run "perf records the events" by_perf

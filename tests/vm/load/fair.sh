@@ -3,6 +3,7 @@
 # guests: 2
 # time: virtual
 # timeout: 180
+# kernel: stock
 # pairs: rsiw,rsiw
 #
 # Fairness: queue pairs of one process, and of two processes, share the link. No queue pair gets less

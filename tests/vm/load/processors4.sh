@@ -12,4 +12,5 @@
 . /tests/lib.sh
 . /tests/perftest/lib
 . /tests/load/lib
+[ -e /sys/class/net/eth0/queues/rx-0/rps_cpus ] || skip_all "this kernel has no RPS"
 processors 4
