@@ -83,8 +83,8 @@ impl Stream {
         sender: &mut Option<Sender>,
     ) -> Option<(u64, Status)> {
         let _ = self.queues.advance(State::Error);
-        // Waits until a run of tx that is under way has ended; later runs find no `Tx`. It is large,
-        // so it is moved once.
+        // Waits until a run of tx that is under way has ended; later runs find no `Tx`. That is
+        // large, so it is moved once.
         self.with_tx(|slot| *sender = slot.take());
         let recv = self.stop_rx().or(end.take_filling());
         if let Some(Sender { tx, conn }) = sender {

@@ -3,9 +3,11 @@
 //! Asks the peer to confirm Writes, for programs that expect InfiniBand: `queue/sq/placed.rs` has
 //! what waits for that, and why.
 //!
-//! A Read of no bytes follows the last request that is posted; or so many bytes that the pipe would
-//! run dry if the program waited for the answer before it posts more; or it goes before a Send,
-//! whose receive the program may post only when a Write before has completed.
+//! A Read of no bytes follows the last request that is posted, or so many bytes that the pipe would
+//! run dry if the program waited for the answer before it posts more, if no answer is awaited. Or
+//! it goes before a Send, whose receive the program may post only when a Write before has
+//! completed. A program that keeps many requests under way has them confirmed in parts, each by a
+//! Read: while the answer to one comes back, the others are sent.
 //!
 //! Sends that have an end (`queue/rnr.rs`) are confirmed likewise. The Read before the first of
 //! them tells the peer how often they are tried again. Between Sends alone, one is under way at a
@@ -17,7 +19,7 @@
 
 use super::{outcome::Failed, Tx};
 use crate::{
-    queue::{Queues, Seq},
+    queue::{reads::CONFIRMING, Queues, Seq},
     transport::Transport,
     wr::SendOp,
 };
@@ -34,6 +36,10 @@ pub(super) struct Unconfirmed {
     writes: bool,
     /// Bytes of these, and of Sends that wait.
     bytes: u32,
+    /// Requests that bytes are counted of.
+    count: u32,
+    /// The most requests that the program has had under way of late.
+    window: u32,
 }
 
 /// What has to be sent before a request.
@@ -50,7 +56,25 @@ impl Unconfirmed {
         end: None,
         writes: false,
         bytes: 0,
+        count: 0,
+        window: 0,
     };
+
+    /// A request is noted, with `len` bytes, when `under_way` have not completed.
+    fn add(&mut self, len: u32, under_way: u32) {
+        self.bytes = self.bytes.saturating_add(len);
+        self.count = self.count.saturating_add(1);
+        self.window = self.window.max(under_way);
+    }
+
+    /// All that is noted is being confirmed. What a program has had under way once is forgotten
+    /// slowly.
+    fn asked(&mut self) {
+        *self = Self {
+            window: self.window - self.window / 8,
+            ..Self::NOTHING
+        };
+    }
 
     /// Whether a request waits.
     #[inline]
@@ -58,10 +82,15 @@ impl Unconfirmed {
         self.end.is_some()
     }
 
-    /// Whether a request waits that should not wait until tx finds no other.
+    /// Whether requests wait that should not wait until tx finds no other.
     #[inline]
     pub(super) fn is_much(&self) -> bool {
-        self.bytes >= MUCH && self.is_due()
+        (self.bytes >= MUCH || self.is_part()) && self.is_due()
+    }
+
+    /// Whether they are a part of what the program has under way, as large as that of each Read.
+    fn is_part(&self) -> bool {
+        self.count > self.window / CONFIRMING
     }
 }
 
@@ -77,7 +106,8 @@ impl Tx {
         let is_write = matches!(wr.op, SendOp::Write | SendOp::WriteImm);
         new.writes |= is_write;
         if is_write || may_fail {
-            new.bytes = new.bytes.saturating_add(wr.len);
+            let before = seq.wrapping_sub(queues.sq.oldest());
+            new.add(wr.len, before.saturating_add(1));
         }
         if may_fail || new.writes && wr.signalled {
             new.end = Some(seq.wrapping_add(1));
@@ -95,7 +125,8 @@ impl Tx {
         }
         // What the peer has no receive for holds up all behind it.
         let must = self.unconfirmed.writes || queues.rnr.retry() != self.told;
-        if queues.sq.may_confirm(must) {
+        let (most, waits) = if must { (CONFIRMING, true) } else { (1, false) };
+        if queues.sq.may_confirm(most, waits) {
             let end = self.unconfirmed.end.unwrap_or(seq);
             self.ask(queues, end).map(|()| Before::Read)
         } else if must {
@@ -108,18 +139,20 @@ impl Tx {
     /// A request has begun whose answer confirms what is before it.
     #[inline]
     pub(super) fn answer_confirms(&mut self) {
-        self.unconfirmed = Unconfirmed::NOTHING;
+        self.unconfirmed.asked();
     }
 
-    /// Begins a Read that confirms, if a request waits for one and it may be sent now:
-    /// `is_next` as in [`SendQueue::may_confirm`](crate::queue::sq::SendQueue::may_confirm).
+    /// Begins a Read that confirms, if requests wait for one, and no other is under way, or they
+    /// are a part for themselves. If tx `waits`, as it has nothing else to send, and may not begin
+    /// one now, it is woken when it may.
     #[cold]
-    pub(super) fn confirm(&mut self, queues: &Queues, is_next: bool) -> Result<bool, Failed> {
-        let end = self.unconfirmed.end;
-        let Some(end) = end.filter(|_| queues.sq.may_confirm(is_next)) else {
-            return Ok(false);
-        };
-        self.ask(queues, end).map(|()| true)
+    pub(super) fn confirm(&mut self, queues: &Queues, waits: bool) -> Result<bool, Failed> {
+        let new = &self.unconfirmed;
+        let most = if new.is_part() { CONFIRMING } else { 1 };
+        match new.end {
+            Some(end) if queues.sq.may_confirm(most, waits) => self.ask(queues, end).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// Begins a Read that confirms what is before `end`, and tells the peer how often Sends behind

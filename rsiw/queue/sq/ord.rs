@@ -143,9 +143,7 @@ impl SendQueue {
         let mut guard = self.state.lock();
         let st = &mut *guard;
         let read = st.reads.pop();
-        if let Some(read) = &read {
-            st.placed.answered(read);
-        }
+        let wakes = read.as_ref().is_some_and(|read| st.placed.answered(read));
         if let Some((seq, len)) = read.as_ref().and_then(|r| Some((r.seq?, r.sge.length()))) {
             let slot = self.slot(seq);
             slot.set(Slot {
@@ -155,7 +153,7 @@ impl SendQueue {
             });
         }
         let (notify, all) = self.advance(st, out);
-        let mut wake = core::mem::take(&mut st.tx_waits);
+        let mut wake = core::mem::take(&mut st.tx_waits) || wakes;
         drop(guard);
         let notify = self.advance_rest(notify, all, out);
         if !all {

@@ -37,6 +37,8 @@ pub(super) struct Placed {
     before: Option<Seq>,
     /// Reads that tx has sent to confirm, and that wait for their answers.
     confirming: u32,
+    /// Tx waits until there are fewer of these; 0 if it does not.
+    wanted: u32,
 }
 
 impl Placed {
@@ -46,6 +48,7 @@ impl Placed {
             on,
             before: None,
             confirming: 0,
+            wanted: 0,
         }
     }
 
@@ -74,17 +77,23 @@ impl Placed {
         self.confirming += 1;
     }
 
-    /// The answer to `read` has come: what was sent before it is placed.
+    /// The answer to `read` has come: what was sent before it is placed. Returns whether tx waits
+    /// for that.
     #[inline]
-    pub(super) fn answered(&mut self, read: &OutstandingRead) {
+    pub(super) fn answered(&mut self, read: &OutstandingRead) -> bool {
         if !self.on {
-            return;
+            return false;
         }
         if read.confirms.is_some() {
             self.confirming = self.confirming.saturating_sub(1);
         }
         let before = read.confirms.or(read.seq);
         self.before = before.or(self.before);
+        let wakes = self.confirming < self.wanted;
+        if wakes {
+            self.wanted = 0;
+        }
+        wakes
     }
 }
 
@@ -116,13 +125,14 @@ impl SendQueue {
         });
     }
 
-    /// Whether tx may send a Read that confirms: none is under way, or, if nothing else is to be
-    /// sent before it, fewer than both ends have room for. If not, and it has to be, an answer
-    /// wakes tx. Context: tx.
-    pub(crate) fn may_confirm(&self, is_next: bool) -> bool {
-        let st = &mut *self.state.lock();
-        let may = st.placed.confirming < if is_next { CONFIRMING } else { 1 };
-        st.tx_waits |= is_next && !may;
+    /// Whether tx may send a Read that confirms: fewer than `most` are under way, [`CONFIRMING`]
+    /// at most. If not, and tx `waits` for that, an answer wakes it. Context: tx.
+    pub(crate) fn may_confirm(&self, most: u32, waits: bool) -> bool {
+        let placed = &mut self.state.lock().placed;
+        let may = placed.confirming < most.min(CONFIRMING);
+        if waits && !may {
+            placed.wanted = most.min(CONFIRMING);
+        }
         may
     }
 
