@@ -5,25 +5,53 @@
 # kernel: stock
 # pairs: rsiw,rsiw
 #
-# Queue pairs that programs connect, beside those that the RDMA CM connects: bandwidth and latency by perftest without -R
-# and with it, in turns, ROUNDS times (9), once each is first. Prints all values, the medians and their ratio. It asserts
-# only that everything runs: what to expect of a machine is for people to say. SECONDS_EACH: of a bandwidth (2).
+# Queue pairs that programs connect, beside those that the RDMA CM connects, and those of rxe, if it was built:
+# bandwidth and latency by perftest without -R and with it, in turns, ROUNDS times (9), each way first in its turn.
+# Prints all values, the medians and their ratios to the first way's. It asserts only that everything runs: what to
+# expect of a machine is for people to say. WAYS: some of program, cm, rxe, and rsiw-NAME: by a program, with another
+# build. SECONDS_EACH: of a bandwidth (2). POINTS, separated by commas: program, size, options.
 
 . /tests/lib.sh
 . /tests/rc/lib
 : "${ROUNDS:=9}" "${SECONDS_EACH:=2}"
-points=("ib_write_bw 65536" "ib_send_bw 65536" "ib_read_bw 65536" "ib_write_bw 64" "ib_send_lat 2" "ib_write_lat 2")
+: "${WAYS:=program cm$([ ! -e /build/rdma_rxe.ko ] || echo " rxe")}"
+: "${POINTS:=ib_write_bw 65536,ib_send_bw 65536,ib_read_bw 65536,ib_write_bw 64,ib_write_bw 64 -Q 1,ib_send_lat 2,ib_write_lat 2}"
+read -ra ways <<<"$WAYS"
+IFS=, read -ra points <<<"$POINTS"
 plan $((1 + ${#points[@]}))
 
-# value PROGRAM SIZE OPTION...: what it measures.
+# up WAY: the links that it needs. Where two builds take turns, the other one goes.
+up() {
+	case $1 in
+	rxe) load_module rxe && { [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0; } ;;
+	*)
+		local build=rsiw
+		[[ $1 != rsiw-* ]] || build=$1
+		if [ "$(cat /run/rsiw/build 2>/dev/null)" != "$build" ]; then
+			! [ -e /sys/module/rsiw ] || rmmod rsiw || return
+			load_module "$build" && add_device rsiw0 eth0 rsiw && rc_add rc0 eth0 && echo "$build" >/run/rsiw/build
+		fi
+		;;
+	esac
+}
+# value WAY PROGRAM SIZE OPTION...: what it measures.
 value() {
-	local program=$1 size=$2 metric=${1#ib_} amount=(-D "$SECONDS_EACH") ours=() theirs=()
-	shift 2
-	[ "${program%_lat}" = "$program" ] || amount=(-n 4000)
-	if [ "$1" = -R ]; then ours=(-R -d rsiw0) theirs=(-R -d rsiw0); else ours=(-d rc0 -x "$2") theirs=(-d rc0 -x "$1"); fi
+	local way=$1 program=$2 metric=${2#ib_} size=$3 dev=rc0 options=() there here
+	both eval "$(declare -f up); . /tests/rc/lib; up $way" || return
+	if [ "$way" = cm ]; then
+		there="-R -d rsiw0" here=$there
+	else
+		[ "$way" != rxe ] || dev=rxe0
+		there="-d $dev -x $(peer_sh ". /tests/rc/lib; gid_index $PEER $dev")"
+		here="-d $dev -x $(gid_index "$ADDR" "$dev")"
+	fi
+	options=(-F -s "$size" "${@:4}")
+	if [ "${program%_lat}" = "$program" ]; then options+=(-D "$SECONDS_EACH"); else options+=(-n 4000); fi
 	[ ! -e "$WORK/server.pid" ] || peer_kill server
-	peer_bg server "$program" -F -s "$size" "${amount[@]}" "${theirs[@]}"
-	if ! server_up 18515 || ! "$program" -F -s "$size" "${amount[@]}" "${ours[@]}" "$PEER" >"$WORK/client" 2>&1 ||
+	# shellcheck disable=SC2086 # words
+	peer_bg server "$program" "${options[@]}" $there
+	# shellcheck disable=SC2086
+	if ! server_up 18515 || ! "$program" "${options[@]}" $here "$PEER" >"$WORK/client" 2>&1 ||
 		! peer_end server 20 >"$WORK/ended"; then
 		cat "$WORK/client" "$WORK/server" >&2
 		return 1
@@ -31,27 +59,30 @@ value() {
 	python3 /tests/perf/read.py "$metric" "$size" "$WORK/client" "" | cut -f 1,2
 }
 median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
-# compared PROGRAM SIZE
+# compared PROGRAM SIZE OPTION...
 compared() {
-	local i by_program=() by_cm=() line unit gids
-	gids="$(peer_gid_index "$PEER") $(gid_index "$ADDR")"
+	local i n way line unit first middle
+	declare -A seen
 	for ((i = 0; i < ROUNDS; i++)); do
-		for way in $([ $((i % 2)) = 0 ] && echo program cm || echo cm program); do
-			# Indices are words.
-			# shellcheck disable=SC2046,SC2086
-			line=$(value "$1" "$2" $([ "$way" = cm ] && echo -R || echo $gids)) || return
+		for ((n = 0; n < ${#ways[@]}; n++)); do
+			way=${ways[(i + n) % ${#ways[@]}]}
+			line=$(value "$way" "$@") || return
 			unit=${line#*$'\t'}
-			if [ "$way" = cm ]; then by_cm+=("${line%$'\t'*}"); else by_program+=("${line%$'\t'*}"); fi
+			seen[$way]+=" ${line%$'\t'*}"
 		done
 	done
-	echo "by programs: ${by_program[*]} $unit"
-	echo "by the RDMA CM: ${by_cm[*]} $unit"
-	awk -v a="$(median "${by_program[@]}")" -v b="$(median "${by_cm[@]}")" -v unit="$unit" \
-		'BEGIN { printf "medians %s and %s %s: %.3f\n", a, b, unit, a / b }'
+	for way in "${ways[@]}"; do
+		# shellcheck disable=SC2086 # numbers
+		middle=$(median ${seen[$way]})
+		: "${first:=$middle}"
+		echo "$way:${seen[$way]} $unit; median $middle, to ${ways[0]} $(awk -v a="$middle" -v b="$first" \
+			'BEGIN { printf "%.3f", a / b }')"
+	done
 }
 
-run "load the driver and make both kinds of links on both hosts" both eval ". /tests/rc/lib; rc_up" || exit 1
+run "load the drivers and make the links on both hosts" eval \
+	'for way in "${ways[@]}"; do both eval "$(declare -f up); . /tests/rc/lib; up $way" || exit; done' || exit 1
 for point in "${points[@]}"; do
 	# shellcheck disable=SC2086
-	LIMIT=$((60 * ROUNDS)) run "$point, by programs and by the RDMA CM" compared $point
+	LIMIT=$((60 * ROUNDS)) run "$point: ${ways[*]}" compared $point
 done
