@@ -28,6 +28,11 @@ use iwarp::{conn::rnr::RnrRetry, TaggedOffset};
 /// Bytes of Writes after which tx asks although more requests are posted.
 const MUCH: u32 = 128 << 10;
 
+/// Reads that may be under way where the next one follows the last request that is posted, and
+/// requests before it are no part. A program may end when it has heard of that request by the
+/// peer, so it is asked for soon; but there has to be room for parts.
+const LAST: u32 = 2;
+
 /// What the peer has not been asked to confirm.
 pub(super) struct Unconfirmed {
     /// The position behind the last request that waits for it.
@@ -71,7 +76,7 @@ impl Unconfirmed {
     /// slowly.
     fn asked(&mut self) {
         *self = Self {
-            window: self.window - self.window / 8,
+            window: self.window - self.window.div_ceil(8),
             ..Self::NOTHING
         };
     }
@@ -142,13 +147,18 @@ impl Tx {
         self.unconfirmed.asked();
     }
 
-    /// Begins a Read that confirms, if requests wait for one, and no other is under way, or they
-    /// are a part for themselves. If tx `waits`, as it has nothing else to send, and may not begin
-    /// one now, it is woken when it may.
+    /// Begins a Read that confirms, if requests wait for one and few others are under way: none;
+    /// fewer than [`LAST`] if tx `waits`, as it has nothing else to send; fewer than [`CONFIRMING`]
+    /// if the requests are a part for themselves. If tx waits and may not begin one now, it is
+    /// woken when it may.
     #[cold]
     pub(super) fn confirm(&mut self, queues: &Queues, waits: bool) -> Result<bool, Failed> {
         let new = &self.unconfirmed;
-        let most = if new.is_part() { CONFIRMING } else { 1 };
+        let most = match (new.is_part(), waits) {
+            (true, _) => CONFIRMING,
+            (false, true) => LAST,
+            (false, false) => 1,
+        };
         match new.end {
             Some(end) if queues.sq.may_confirm(most, waits) => self.ask(queues, end).map(|()| true),
             _ => Ok(false),

@@ -107,7 +107,9 @@ impl PagePool {
         match self.swap_next(&self.at_long, ring, full) {
             Some(old) if old.is_exclusive() => return Some(old),
             // The ring has grown by this slot.
-            None if width > Self::LEAST => {}
+            None if width > Self::LEAST => {
+                self.widest.fetch_max(width, Ordering::Relaxed);
+            }
             _ => {
                 self.hits.store(0, Ordering::Relaxed);
                 if width < Self::MOST && self.widen(width, width + 1).is_ok() {
@@ -162,13 +164,12 @@ impl PagePool {
         // Acquire and release: this thread sees the pages that others put into slots before they
         // left.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Before the ring is short: another user may come now, and widen it.
+            let widest = self.widest.swap(Self::LEAST, Ordering::Relaxed);
             self.width.store(Self::LEAST, Ordering::Relaxed);
             self.partial.clear();
             // A ring without a slot may have used its first one.
-            let widest = self
-                .widest
-                .swap(Self::LEAST, Ordering::Relaxed)
-                .max(Self::LEAST + 1);
+            let widest = widest.max(Self::LEAST + 1);
             for slot in self.slots.iter().take(widest).skip(Self::LEAST) {
                 if !slot.load(Ordering::Relaxed).is_null() {
                     drop(Self::swap(slot, None));

@@ -131,7 +131,8 @@ impl SendQueue {
         let placed = &mut self.state.lock().placed;
         let may = placed.confirming < most.min(CONFIRMING);
         if waits && !may {
-            placed.wanted = most.min(CONFIRMING);
+            // It may have asked before, for what goes before a Send.
+            placed.wanted = placed.wanted.max(most.min(CONFIRMING));
         }
         may
     }
