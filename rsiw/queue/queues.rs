@@ -6,7 +6,7 @@ use super::{
     reads::InboundReads,
     rnr::Rnr,
     rq::RecvQueue,
-    sq::{SendQueue, WakeTx},
+    sq::SendQueue,
     state::{State, StateCell},
     Seq,
 };
@@ -175,29 +175,6 @@ impl Queues {
     /// Whether tx may send requests and responses.
     pub(crate) fn may_send(&self) -> bool {
         self.may_send.load(Ordering::Acquire)
-    }
-
-    /// Whether tx, which has something to send, has to wait for the peer's first FPDU. If so,
-    /// [`Self::peer_starts`] wakes it. Context: tx.
-    #[inline]
-    pub(crate) fn waits_for_peer(&self) -> bool {
-        if self.may_send() {
-            return false;
-        }
-        // Pairs with the barrier in `peer_starts`: either this finds that the FPDU has come, or
-        // that finds what is posted.
-        rdma::ring::mb();
-        !self.may_send()
-    }
-
-    /// The peer's first FPDU has come. Returns `None` if that is known, else whether tx has
-    /// something to do that it has put off. Context: rx.
-    pub(crate) fn peer_starts(&self) -> Option<WakeTx> {
-        if self.set_may_send(true) {
-            return None;
-        }
-        rdma::ring::mb();
-        Some(WakeTx(self.state() != State::Rts || self.sq.has_unsent()))
     }
 
     /// Sets whether tx may send. If it may not, tx waits for the peer's first FPDU. Returns the

@@ -199,9 +199,9 @@ impl QpHandler<'_> {
     pub(super) fn started(&mut self) {
         if !self.st.peer_started {
             self.st.peer_started = true;
-            if let Some(wake) = self.queues.peer_starts() {
+            if !self.queues.set_may_send(true) {
                 self.st.starts = true;
-                self.st.wake = self.st.wake.or(wake);
+                self.st.wake = WakeTx(true);
             }
         }
     }

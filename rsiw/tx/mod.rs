@@ -269,7 +269,7 @@ impl Tx {
             // Not before: if both ends close, each waits for the other's answers.
             queues.inbound.end_here();
         }
-        if queues.waits_for_peer() {
+        if !queues.may_send() {
             // This end may send no FPDU yet, but a FIN.
             return self.end_if_drained(queues, peer_done);
         }
