@@ -136,6 +136,8 @@ int main(int argc, char **argv)
 		meet_patient(qp[i], &peer, gid_index, peer_qpn + i, timeout, reads, rnr_retry, rnr_timer);
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* With a buffer in stdio, poll() would not report lines that it holds. */
+	setvbuf(stdin, NULL, _IONBF, 0);
 	printf("%u\n", qp[0]->qp_num);
 	for (;;) {
 		while (ibv_poll_cq(cq, 1, &wc) == 1)

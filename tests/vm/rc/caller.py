@@ -9,8 +9,9 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 
-from peer import check, wait_until
+from peer import SLOW, check, wait_until
 from peer.messages import SEND, WRITE, tagged, untagged
 from peer.mpa import (A, B, C, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S, enhanced, frame,
                       receive_frame)
@@ -47,8 +48,14 @@ class Waiting:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.qpn = self.number()
 
-    def line(self):
-        return self.process.stdout.readline().strip()
+    def line(self, seconds=60):
+        """The next line of the program: none if it has ended, or has said nothing for so long, which ends it."""
+        late = threading.Timer(seconds * SLOW, self.process.kill)
+        late.start()
+        try:
+            return self.process.stdout.readline().strip()
+        finally:
+            late.cancel()
 
     def number(self):
         line = self.line()

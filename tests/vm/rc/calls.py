@@ -22,6 +22,11 @@ from caller import (ADDRESS, LOCAL, LOCAL_OURS, OTHER, OURS, PORT, QPN, SHORT, W
                     admitted, call, dial, dial_local, receives, rejected, taken)
 
 
+def completes(waiting):
+    said = waiting.line()
+    check(said.startswith("sent 0"), f"rcwait says {said!r}")
+
+
 def case_a_call_that_is_expected():
     with Waiting() as waiting:
         receives(waiting, accepted(dial(call(waiting.qpn))))
@@ -103,10 +108,10 @@ def case_a_caller_that_is_gone_after_its_reply():
         stream = accepted(dial(call(waiting.qpn)))
         data = stream.next()
         check(data[:2] == b"\x41\x43" and data[-16:] == bytes(16) and len(data) == 34, f"no Send: {data.hex()}")
-        check(waiting.line().startswith("sent 0"), "the Send has not completed")
+        completes(waiting)
         receives(waiting, stream)
         waiting.says("send")
-        check(waiting.line().startswith("sent 0"), "the second Send has not completed")
+        completes(waiting)
         check(stream.next()[10:14] == b"\0\0\0\2", "not the second Send")
 
 
@@ -143,8 +148,7 @@ def case_a_peer_that_knows_nothing_of_retries_is_told():
         time.sleep(2)
         check(waiting.states() == ["3"], "the queue pair has left RTS")
         answer_read(stream, 2)
-        said = waiting.line()
-        check(said.startswith("sent 0"), f"rcwait says {said!r}")
+        completes(waiting)
 
 
 def case_a_peer_that_knows_nothing_of_retries_sends():
