@@ -72,9 +72,10 @@ impl Unconfirmed {
         self.window = self.window.max(under_way);
     }
 
-    /// All that is noted is being confirmed. What a program has had under way once is forgotten
-    /// slowly.
-    fn asked(&mut self) {
+    /// A request has begun whose answer confirms all that is noted. What a program has had under
+    /// way once is forgotten slowly.
+    #[inline]
+    pub(super) fn asked(&mut self) {
         *self = Self {
             window: self.window - self.window.div_ceil(8),
             ..Self::NOTHING
@@ -139,12 +140,6 @@ impl Tx {
         } else {
             Ok(Before::Nothing)
         }
-    }
-
-    /// A request has begun whose answer confirms what is before it.
-    #[inline]
-    pub(super) fn answer_confirms(&mut self) {
-        self.unconfirmed.asked();
     }
 
     /// Begins a Read that confirms, if requests wait for one and few others are under way: none;

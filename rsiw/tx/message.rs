@@ -426,7 +426,7 @@ impl Tx {
         let (seq, msn) = (read.seq, self.read_msn);
         read.msn = msn;
         queues.sq.start_read(read).map_err(drop)?;
-        self.answer_confirms();
+        self.unconfirmed.asked();
         self.read_msn = msn.next();
         self.current.gather.clear();
         self.current.begin(message(msn), 0, seq);

@@ -129,10 +129,11 @@ impl SendQueue {
     /// at most. If not, and tx `waits` for that, an answer wakes it. Context: tx.
     pub(crate) fn may_confirm(&self, most: u32, waits: bool) -> bool {
         let placed = &mut self.state.lock().placed;
-        let may = placed.confirming < most.min(CONFIRMING);
+        let most = most.min(CONFIRMING);
+        let may = placed.confirming < most;
         if waits && !may {
             // It may have asked before, for what goes before a Send.
-            placed.wanted = placed.wanted.max(most.min(CONFIRMING));
+            placed.wanted = placed.wanted.max(most);
         }
         may
     }
