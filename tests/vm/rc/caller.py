@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 
-from peer import SLOW, check, wait_until
+from peer import SLOW, Failed, check, wait_until
 from peer.messages import SEND, WRITE, tagged, untagged
 from peer.mpa import (A, B, C, R, REPLY, REQUEST, RTR_READ, RTR_WRITE, S, enhanced, frame,
                       receive_frame)
@@ -46,16 +46,20 @@ class Waiting:
         command = ["rcwait", DEVICE, index or INDEX, peer, str(QPN), str(count), "0", "0",
                    *map(str, rnr)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.qpn = self.number()
+        try:
+            self.qpn = self.number()
+        except Failed:
+            self.process.kill()
+            raise
 
     def line(self, seconds=60):
-        """The next line of the program: none if it has ended, or has said nothing for so long, which ends it."""
+        """The next line of the program. If it says nothing for so long, it ends."""
         late = threading.Timer(seconds * SLOW, self.process.kill)
         late.start()
-        try:
-            return self.process.stdout.readline().strip()
-        finally:
-            late.cancel()
+        said = self.process.stdout.readline()
+        late.cancel()
+        check(said, f"rcwait has ended, or has said nothing for {seconds} s")
+        return said.strip()
 
     def number(self):
         line = self.line()
