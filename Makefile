@@ -44,7 +44,7 @@ vm: ## run jobs: make vm T=smoke/rping A=rsiw B=siw KERNEL=debug
 	@tools/build $(KERNEL) $(sort $(A) $(B)) kverbs
 	@tools/vm-run test -v --kernel $(KERNEL) --pair $(A),$(B) $(RUN) $(T)
 
-bench: ## rsiw, siw, rxe and TCP: tables, plots, JSON (an hour; QUICK=1: 5 minutes); RUN='--env ROUNDS=9'
+bench: ## rsiw, siw, rxe and TCP: tables, plots, JSON (half an hour; QUICK=1: 5 minutes); RUN='--env ROUNDS=9'
 	@tools/bench $(RUN)
 
 bench-nfs: ## NFS over TCP, rsiw and siw: throughput and CPU, table and plot (8 minutes); RUN=...

@@ -11,7 +11,7 @@ set style data linespoints
 set logscale x 2
 set logscale y
 set xtics ("64 B" 64, "256 B" 256, "1 KiB" 1024, "4 KiB" 4096, "16 KiB" 16384, "64 KiB" 65536, \
-	"256 KiB" 262144, "1 MiB" 1048576, "4 MiB" 4194304)
+	"256 KiB" 262144, "1 MiB" 1048576)
 set xlabel "message"
 set ylabel "MiB/s"
 set grid

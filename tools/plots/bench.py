@@ -134,7 +134,7 @@ def tables(points, kinds):
 
 def repeat(kind, point):
     metric, size, qps = point
-    return f"tools/bench --env ROUNDS=5 --env 'KINDS={kind}' --env ONLY={metric}.{size}.{qps}"
+    return f"tools/bench --env ROUNDS=3 --env 'KINDS={kind}' --env ONLY={metric}.{size}.{qps}"
 
 
 def main():
@@ -148,26 +148,27 @@ def main():
             "details": [row["details"] for row in rows],
             "repeat": repeat(kind, point),
         } for point, of in points.items() for kind, rows in of.items()], file, indent=1)
-    lines = [*extended(points)]
+    text = [*extended(points)]
     # The other tables and the plots are of what all kinds have.
     kinds = [kind for kind in kinds if not kind.endswith(" own")]
     points = {point: {kind: of[kind] for kind in kinds if kind in of} for point, of in points.items()}
     points = {point: of for point, of in points.items() if of}
-    text = "\n".join([*lines, *tables(points, kinds)])
+    text = "\n".join([*text, *tables(points, kinds)])
     with open(f"{out}/summary.txt", "w", encoding="ascii") as file:
         print(text, file=file)
     print(text)
     for metric in BANDWIDTHS:
-        mine = sorted(p for p in points if p[0] == metric)
-        if not mine:
+        mine = {}
+        for point in sorted(p for p in points if p[0] == metric):
+            mine[point[1]] = {**points[point], **points.get(("tcp_bw", point[1], 1), {})}
+        # No line is drawn between two points.
+        lines = [kind for kind in kinds if sum(kind in of for of in mine.values()) > 2]
+        if not lines:
             continue
         with open(f"{out}/{metric}.dat", "w", encoding="ascii") as file:
-            print("size", *(f'"{kind}"' for kind in kinds), file=file)
-            for point in mine:
-                of = dict(points[point])
-                of.update(points.get(("tcp_bw", point[1], 1), {}))
-                print(point[1], *(f"{median(of[k]):.4g}" if k in of else "?" for k in kinds),
-                      file=file)
+            print("size", *(f'"{kind}"' for kind in lines), file=file)
+            for size, of in mine.items():
+                print(size, *(f"{median(of[kind]):.4g}" if kind in of else "?" for kind in lines), file=file)
 
 
 main()
