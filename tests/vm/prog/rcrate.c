@@ -46,12 +46,15 @@ static const char *address;
 /* The turn, in the completions of its requests. */
 static uint64_t present;
 
-static struct ibv_qp_init_attr make(struct end *end, struct ibv_context *context)
+/* Both pairs have the same memory: where its pages lie makes some per cent. */
+static char memory[2][SIZE] __attribute__((aligned(1 << 16)));
+
+static struct ibv_qp_init_attr make(struct end *end, int side, struct ibv_context *context)
 {
 	end->pd = must(ibv_alloc_pd(context), "protection domain");
 	end->channel = must(ibv_create_comp_channel(context), "channel");
 	end->cq = must(ibv_create_cq(context, 2 * MOST_COUNT, NULL, end->channel, 0), "completion queue");
-	end->mr = must(ibv_reg_mr(end->pd, must(calloc(1, SIZE), "memory"), SIZE, RIGHTS), "region");
+	end->mr = must(ibv_reg_mr(end->pd, memory[side], SIZE, RIGHTS), "region");
 	return (struct ibv_qp_init_attr){
 		.qp_type = IBV_QPT_RC, .send_cq = end->cq, .recv_cq = end->cq,
 		.cap = { .max_send_wr = WINDOW, .max_recv_wr = MOST_COUNT, .max_send_sge = 1, .max_recv_sge = 1 },
@@ -71,9 +74,10 @@ static struct rdma_conn_param with_reads = {
 	.responder_resources = READS, .initiator_depth = READS, .retry_count = 7, .rnr_retry_count = 7,
 };
 
-static void make_cm(struct end *end)
+static void make_cm(int side)
 {
-	struct ibv_qp_init_attr init = make(end, end->id->verbs);
+	struct end *end = &pairs[0].ends[side];
+	struct ibv_qp_init_attr init = make(end, side, end->id->verbs);
 
 	if (rdma_create_qp(end->id, end->pd, &init))
 		fail("queue pair");
@@ -86,7 +90,7 @@ static void *accept_one(void *listener)
 
 	if (rdma_get_request(listener, &end->id))
 		fail("request");
-	make_cm(end);
+	make_cm(1);
 	if (rdma_accept(end->id, &with_reads))
 		fail("accept");
 	return NULL;
@@ -106,7 +110,7 @@ static void connect_cm(const char *device)
 		fail("route");
 	if (strcmp(ibv_get_device_name(end->id->verbs->device), device))
 		error(1, 0, "the RDMA CM has taken another device");
-	make_cm(end);
+	make_cm(0);
 	if (rdma_connect(end->id, &with_reads))
 		fail("connect");
 	pthread_join(thread, NULL);
@@ -124,7 +128,7 @@ static void connect_program(const char *device, int gid_index)
 	if (ibv_query_gid(context, 1, gid_index, &gid))
 		fail("GID");
 	for (i = 0; i < 2; i++) {
-		init = make(&ends[i], context);
+		init = make(&ends[i], i, context);
 		ends[i].qp = must(ibv_create_qp(ends[i].pd, &init), "queue pair");
 		if (ibv_modify_qp(ends[i].qp, &attr, TO_INIT))
 			fail("INIT");
